@@ -44,10 +44,10 @@ fn main(
     let tx = thread % ACROSS;
     let ty = thread / ACROSS;
     let group = h / params.shared_heads;
-PLACE
+    $PLACE
     if thread == 0u { atomicStore(&wild, 0u); }
     let nothing = S(bitcast<f32>(params.lowest));
-SUMS
+    $SUMS
     var most = array<S, 4>(-LARGEST, -LARGEST, -LARGEST, -LARGEST);
     var total = array<S, 4>(S(), S(), S(), S());
     var reach = params.keys;
@@ -61,7 +61,7 @@ SUMS
         var s1 = V();
         var s2 = V();
         var s3 = V();
-PRODUCT
+        $PRODUCT
         var s = array<V, 4>(s0, s1, s2, s3);
         let j = column0 + 4u * tx;
         for (var r = 0u; r < 4u; r++) {
@@ -96,9 +96,9 @@ PRODUCT
             }
             shares[(4u * ty + r) * ACROSS + tx] = p;
         }
-RESCALE
+        $RESCALE
         // Phase 4.
-ADD
+        $ADD
     }
     // Phase 5.
     workgroupBarrier(); // shares of the last round have been read
@@ -127,5 +127,5 @@ ADD
         let i = row0 + 4u * ty + r;
         if tx == 0u && i < params.queries { store_lse(params.lse_offset + head * params.queries + i, log); }
     }
-STORE
+    $STORE
 }

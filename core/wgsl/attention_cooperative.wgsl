@@ -87,37 +87,37 @@ fn main(
         atomicStore(&flags[RAISED], 0u);
         atomicStore(&flags[WILD], 0u);
     }
-LOAD_QUERIES
+    $LOAD_QUERIES
     var turns = 1u;
     for (var turn = 0u; turn < turns; turn++) {
         let careful = turn > 0u;
         workgroupBarrier(); // queries, or what was stored before, have been read
-FIRST_KEYS
-SUMS
+        $FIRST_KEYS
+        $SUMS
         var mark = -LARGEST;
         var total = 0f;
         workgroupBarrier(); // the first keys are there
         for (var key0 = 0u; key0 < reach; key0 += KEYS) {
             // Phase 1.
-FETCH_VALUES
-SCORES
+            $FETCH_VALUES
+            $SCORES
             workgroupBarrier(); // scores are written, keys have been read
             // Phase 2.
-PUT_VALUES
+            $PUT_VALUES
             var shrink = 1f;
-SOFTMAX
+            $SOFTMAX
             workgroupBarrier(); // shares, values and whether a mark was raised are there
             // Phase 3. A loop of one round: naga knows no condition to be uniform.
             let rounds = max(atomicLoad(&flags[RAISED]), u32(careful));
             for (var round = 0u; round < rounds; round++) {
-RESCALE
+                $RESCALE
             }
             // Phase 4.
-FETCH_KEYS
-ADD
+            $FETCH_KEYS
+            $ADD
             workgroupBarrier(); // values have been read, and whether a mark was raised
             if thread == 0u { atomicStore(&flags[RAISED], 0u); }
-PUT_KEYS
+            $PUT_KEYS
             workgroupBarrier(); // the next keys are there
         }
         // Phase 5.
@@ -136,7 +136,7 @@ PUT_KEYS
         if half == 0u && i < params.queries && column0 == 0u { store_lse(params.lse_offset + head * params.queries + i, log); }
         let out_at = (params.o_offset + ((b * params.queries + i) * params.heads + h) * params.width) / 4u;
         var is_strange = false;
-STORE
+        $STORE
         if HIDES {
             if is_strange { atomicStore(&flags[WILD], 1u); }
             workgroupBarrier(); // whether a result was not finite is there

@@ -31,7 +31,7 @@ fn slope(at: u32, row: u32, column: u32) -> V {
     return x;
 }
 
-OF_WILD
+$OF_WILD
 // exp(s - lse) of the pairs that are shown.
 fn share_of(s: vec4<f32>, lse: vec4<f32>, shown: vec4<bool>) -> vec4<f32> {
     return select(vec4<f32>(), exp2(fma(s, vec4<f32>(params.scale * LOG2_E), lse * -LOG2_E)), shown);
@@ -53,37 +53,37 @@ fn main(
     let half = lane % 2u;
     let own_at = own * PITCH;
     let at = row * PITCH + half;
-PLACE
+    $PLACE
     if thread == 0u { atomicStore(&flags[WILD], 0u); }
-LOAD_OWN
+    $LOAD_OWN
     var turns = 1u;
     for (var turn = 0u; turn < turns; turn++) {
         let careful = turn > 0u;
-SUMS
-OPEN
+        $SUMS
+        $OPEN
         workgroupBarrier(); // what was staged or stored before has been read
-FIRST
+        $FIRST
         workgroupBarrier(); // the first rows are there
         for (var first = begin; first < reach; first += STREAMED) {
             // Phase 1.
-SCORES
+            $SCORES
             workgroupBarrier(); // scores are written, rows have been read
             // Phase 2.
-PAIRS
-TAME
+            $PAIRS
+            $TAME
             workgroupBarrier(); // shares are there
             // Phase 3. A loop of one round: naga knows no condition to be uniform.
-RESCALE
+            $RESCALE
             // Phase 4.
-FETCH
-ADD
+            $FETCH
+            $ADD
             workgroupBarrier(); // rows and shares have been read
-PUT
+            $PUT
             workgroupBarrier(); // the next rows are there
         }
-CLOSE
+        $CLOSE
         var is_strange = false;
-STORE
+        $STORE
         if HIDES {
             if is_strange { atomicStore(&flags[WILD], 1u); }
             workgroupBarrier(); // whether a result was not finite is there

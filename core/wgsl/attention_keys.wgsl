@@ -36,22 +36,22 @@ fn main(
     let nothing = S(bitcast<f32>(params.lowest));
     var from_query = 0u;
     if CAUSAL { from_query = u32(max(i32(row0) - params.shift, 0)); }
-SUMS
+    $SUMS
     for (var h = group * params.shared_heads; h < (group + 1u) * params.shared_heads; h++) {
         let head = b * params.heads + h;
-PLACE
+        $PLACE
         for (var column0 = from_query; column0 < params.queries; column0 += COLUMNS) {
             // Phase 1.
             var s0 = V();
             var s1 = V();
             var s2 = V();
             var s3 = V();
-PRODUCT_S
+            $PRODUCT_S
             var t0 = V();
             var t1 = V();
             var t2 = V();
             var t3 = V();
-PRODUCT_T
+            $PRODUCT_T
             let s = array<V, 4>(s0, s1, s2, s3);
             var t = array<V, 4>(t0, t1, t2, t3);
             let j = row0 + 4u * ty;
@@ -81,14 +81,14 @@ PRODUCT_T
                 }
                 shares[(4u * ty + r) * ACROSS + tx] = share;
             }
-ADD_V
+            $ADD_V
             // Phase 3.
             workgroupBarrier(); // shares have been read
             for (var r = 0u; r < 4u; r++) {
                 shares[(4u * ty + r) * ACROSS + tx] = select(p[r] * (t[r] - delta), V(), p[r] == V());
             }
-ADD_K
+            $ADD_K
         }
     }
-STORE
+    $STORE
 }

@@ -30,10 +30,10 @@ fn main(
     let tx = thread % ACROSS;
     let ty = thread / ACROSS;
     let group = h / params.shared_heads;
-PLACE
+    $PLACE
     if thread == 0u { atomicStore(&wild, 0u); }
     let nothing = S(bitcast<f32>(params.lowest));
-SUMS
+    $SUMS
     var lse: array<S, 4>;
     var delta: array<S, 4>;
     for (var r = 0u; r < 4u; r++) {
@@ -52,12 +52,12 @@ SUMS
         var s1 = V();
         var s2 = V();
         var s3 = V();
-PRODUCT_S
+        $PRODUCT_S
         var t0 = V();
         var t1 = V();
         var t2 = V();
         var t3 = V();
-PRODUCT_T
+        $PRODUCT_T
         // Phase 2.
         let s = array<V, 4>(s0, s1, s2, s3);
         var t = array<V, 4>(t0, t1, t2, t3);
@@ -71,7 +71,7 @@ PRODUCT_T
             shares[(4u * ty + r) * ACROSS + tx] = select(p * (t[r] - V(delta[r])), V(), p == V());
         }
         // Phase 3.
-ADD
+        $ADD
     }
-STORE
+    $STORE
 }

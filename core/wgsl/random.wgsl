@@ -23,17 +23,7 @@ struct Params {
 }
 @group(0) @binding(0) var<uniform> params: Params;
 
-fn philox(counter: vec4<u32>, key: vec2<u32>) -> vec4<u32> {
-    var c = counter;
-    var k = key;
-    for (var round = 0u; round < 10u; round++) {
-        let p0 = wide_product(0xd2511f53u, c.x);
-        let p1 = wide_product(0xcd9e8d57u, c.z);
-        c = vec4<u32>(p1.y ^ c.y ^ k.x, p1.x, p0.y ^ c.w ^ k.y, p0.x);
-        k += vec2<u32>(0x9e3779b9u, 0xbb67ae85u);
-    }
-    return c;
-}
+$philox
 
 // 24 bits fill the significand: every value is exact and below 1.
 fn unit_interval(bits: vec4<u32>) -> vec4<f32> {

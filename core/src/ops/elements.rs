@@ -8,6 +8,11 @@ use crate::{DType, Error, Result, TensorSpec};
 use crate::plan::{Access, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
 use crate::wgsl::math;
+use crate::wgsl::params::uniform;
+use crate::wgsl::pieces::{Pieces, pieces};
+
+/// What an element of each result is, and how quads of them are stored.
+pub(crate) const TEXT: Pieces = pieces!("elements.wgsl");
 
 /// Invocations of a workgroup.
 const THREADS: u32 = 256;
@@ -42,15 +47,8 @@ impl<R: ElementRule> KernelText for Kernel<R> {
         let reads = rule.reads();
         let elements: Vec<Element> = reads.iter().map(|(_, element)| *element).chain([self.element]).collect();
         let mut head = element::prelude(&elements);
-        head += &format!(
-            "const THREADS = {}u;\nalias Value = {};\n\nstruct Params {{\n",
-            self.threads,
-            self.element.scalar()
-        );
-        for member in OWN.iter().map(|member| (*member).to_owned()).chain(rule.members()) {
-            head += &format!("    {member}: u32,\n");
-        }
-        head += "}\n@group(0) @binding(0) var<uniform> params: Params;\n";
+        head += &format!("const THREADS = {}u;\nalias Value = {};\n\n", self.threads, self.element.scalar());
+        head += &uniform(OWN.map(str::to_owned).into_iter().chain(rule.members()));
         let mut bindings = Vec::new();
         for (name, element) in &reads {
             bindings.push(Access::Read);
@@ -58,22 +56,7 @@ impl<R: ElementRule> KernelText for Kernel<R> {
         }
         bindings.push(Access::ReadWrite);
         head += &self.element.storage(bindings.len() as u32, "y", self.form, Access::ReadWrite);
-        let put = match self.form {
-            Form::Quad => {
-                "fn put_quad(q: u32, v: vec4<Value>) { store4_y(params.y_offset / 4u + q, v); }
-fn put_tail(q: u32, v: vec4<Value>, count: u32) { store_tail_y(params.y_offset / 4u + q, v, count); }\n\n"
-            }
-            _ => {
-                "fn put_tail(q: u32, v: vec4<Value>, count: u32) {
-    let i = params.y_offset + 4u * q;
-    store_y(i, v.x);
-    if count > 1u { store_y(i + 1u, v.y); }
-    if count > 2u { store_y(i + 2u, v.z); }
-    if count > 3u { store_y(i + 3u, v.w); }
-}
-fn put_quad(q: u32, v: vec4<Value>) { put_tail(q, v, 4u); }\n\n"
-            }
-        };
+        let put = TEXT.get(if self.form == Form::Quad { "put quads" } else { "put elements" });
         let body = ["\n", put, &rule.text(), "\n", include_str!("../../wgsl/elements.wgsl")].concat();
         let form = if self.form == Form::Quad { "" } else { "_from_half_a_quad" };
         let name = format!("{}_{}{form}", rule.name(), self.element.dtype());

@@ -34,11 +34,12 @@
 //!
 //! Values a kernel has computed are rounded by the stores: [`Element::round`] is for those that stay in registers.
 
-use std::fmt::Write;
-
 use crate::{DType, Result, Scalar};
 
 use crate::plan::{Access, Caps};
+use crate::wgsl::pieces::{Pieces, holes, pieces};
+
+const TEXT: Pieces = pieces!("element.wgsl");
 
 /// A dtype and how this device stores it. Part of kernel keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -168,15 +169,17 @@ impl Element {
 
     /// The declaration of `var name` at `@group(0) @binding(binding)` and its functions: see the module's head.
     pub(crate) fn storage(self, binding: u32, name: &str, form: Form, access: Access) -> String {
-        let mut text = String::new();
-        // Formatting into a String cannot fail.
-        let _ = match form {
-            Form::Scalar => self.write_scalar(&mut text, binding, name, access),
-            Form::Pair => self.write_pair(&mut text, binding, name, access),
-            Form::Quad => self.write_quad(&mut text, binding, name, access),
-            Form::Oct => self.write_oct(&mut text, binding, name, access),
+        let (item, functions) = match form {
+            Form::Scalar => self.scalars(name, access),
+            Form::Pair => self.pairs(name, access),
+            Form::Quad => self.quads(name, access),
+            Form::Oct => ("vec4<u32>".to_owned(), self.octs(name, access)),
         };
-        text
+        let mode = match access {
+            Access::Read => "read",
+            Access::ReadWrite => "read_write",
+        };
+        TEXT.fill("declaration", holes!(binding, mode, name, item)) + &functions
     }
 
     fn repr(self) -> Repr {
@@ -193,44 +196,31 @@ impl Element {
         }
     }
 
-    fn write_scalar(self, out: &mut String, binding: u32, name: &str, access: Access) -> std::fmt::Result {
+    /// What an item of the array is, and the functions.
+    fn scalars(self, name: &str, access: Access) -> (String, String) {
         let (c, suffix) = (self.scalar(), self.suffix());
         match self.repr() {
             Repr::Typed(t) => {
-                declare(out, binding, name, t, access)?;
-                writeln!(out, "fn load_{name}(i: u32) -> {c} {{ return {}; }}", convert(c, t, &format!("{name}[i]")))?;
-                if access == Access::ReadWrite {
-                    writeln!(out, "fn store_{name}(i: u32, v: {c}) {{ {name}[i] = {}; }}", convert(t, c, "v"))?;
-                }
+                let load = TEXT.fill("load", holes!(name, c, value = convert(c, t, &format!("{name}[i]"))));
+                let store = || TEXT.fill("store", holes!(name, c, value = convert(t, c, "v")));
+                (t.to_owned(), with_store(access, load, store))
             }
             Repr::Packed { bits } => {
                 let per_word = 32 / bits;
-                let mask = (1u64 << bits) - 1;
+                let mask = format!("{:#x}", (1u64 << bits) - 1);
                 let (item, word) = match access {
                     Access::Read => ("u32", format!("{name}[i / {per_word}u]")),
                     Access::ReadWrite => ("atomic<u32>", format!("atomicLoad(&{name}[i / {per_word}u])")),
                 };
-                declare(out, binding, name, item, access)?;
-                let shift = format!("{bits}u * (i % {per_word}u)");
-                writeln!(
-                    out,
-                    "fn load_{name}(i: u32) -> {c} {{ return value_{suffix}(({word} >> ({shift})) & {mask:#x}u); }}"
-                )?;
-                if access == Access::ReadWrite {
-                    // Neighbours in the word belong to other invocations: clear and set no bits but our own.
-                    writeln!(out, "fn store_{name}(i: u32, v: {c}) {{")?;
-                    writeln!(out, "    let shift = {shift};")?;
-                    writeln!(out, "    atomicAnd(&{name}[i / {per_word}u], ~({mask:#x}u << shift));")?;
-                    writeln!(out, "    atomicOr(&{name}[i / {per_word}u], bits_{suffix}(v) << shift);")?;
-                    writeln!(out, "}}")?;
-                }
+                let load = TEXT.fill("load packed", holes!(name, c, suffix, word, bits, per_word, mask));
+                let store = || TEXT.fill("store packed", holes!(name, c, suffix, bits, per_word, mask));
+                (item.to_owned(), with_store(access, load, store))
             }
         }
-        Ok(())
     }
 
     /// A pair is one vector, or one word of two halves.
-    fn write_pair(self, out: &mut String, binding: u32, name: &str, access: Access) -> std::fmt::Result {
+    fn pairs(self, name: &str, access: Access) -> (String, String) {
         let (v2, suffix) = (format!("vec2<{}>", self.scalar()), self.suffix());
         let (item, load, store) = match self.repr() {
             Repr::Typed(t) => {
@@ -243,125 +233,57 @@ impl Element {
                 ("u32".to_owned(), format!("{v2}({}, {})", half(""), half(" >> 16u")), store)
             }
         };
-        declare(out, binding, name, &item, access)?;
-        writeln!(out, "fn load2_{name}(p: u32) -> {v2} {{ return {load}; }}")?;
-        if access == Access::ReadWrite {
-            writeln!(out, "fn store2_{name}(p: u32, v: {v2}) {{ {name}[p] = {store}; }}")?;
-        }
-        Ok(())
+        let load = TEXT.fill("load pair", holes!(name, v2, value = load));
+        (item, with_store(access, load, || TEXT.fill("store pair", holes!(name, v2, value = store))))
     }
 
-    fn write_quad(self, out: &mut String, binding: u32, name: &str, access: Access) -> std::fmt::Result {
-        match self.repr() {
-            Repr::Typed(t) if self.dtype.size_bytes() == 8 => self.write_wide_quad(out, binding, name, t, access),
-            Repr::Typed(t) => self.write_typed_quad(out, binding, name, t, access),
-            Repr::Packed { bits: 16 } => self.write_half_quad(out, binding, name, access),
-            Repr::Packed { .. } => self.write_byte_quad(out, binding, name, access),
-        }
-    }
-
-    /// f32, i32, u32 and native f16: a quad is one vector.
-    fn write_typed_quad(self, out: &mut String, binding: u32, name: &str, t: &str, access: Access) -> std::fmt::Result {
-        let (c, v4, t4) = (self.scalar(), self.vector(), format!("vec4<{t}>"));
-        declare(out, binding, name, &t4, access)?;
-        let element = convert(c, t, &format!("{name}[i / 4u][i % 4u]"));
-        writeln!(out, "fn load_{name}(i: u32) -> {c} {{ return {element}; }}")?;
-        writeln!(out, "fn load4_{name}(q: u32) -> {v4} {{ return {}; }}", convert(&v4, &t4, &format!("{name}[q]")))?;
-        if access == Access::ReadWrite {
-            writeln!(out, "fn store4_{name}(q: u32, v: {v4}) {{ {name}[q] = {}; }}", convert(&t4, &v4, "v"))?;
-            writeln!(out, "fn store_tail_{name}(q: u32, v: {v4}, count: u32) {{")?;
-            for (i, lane) in ["x", "y", "z"].iter().enumerate() {
-                let value = convert(t, c, &format!("v.{lane}"));
-                writeln!(out, "    if count > {i}u {{ {name}[q].{lane} = {value}; }}")?;
-            }
-            writeln!(out, "}}")?;
-        }
-        Ok(())
-    }
-
-    /// f64, i64 and u64: a quad is two vectors of 16 bytes, because a buffer may end between them.
-    fn write_wide_quad(self, out: &mut String, binding: u32, name: &str, t: &str, access: Access) -> std::fmt::Result {
-        let v4 = self.vector();
-        declare(out, binding, name, &format!("vec2<{t}>"), access)?;
-        writeln!(out, "fn load_{name}(i: u32) -> {t} {{ return {name}[i / 2u][i % 2u]; }}")?;
-        writeln!(out, "fn load4_{name}(q: u32) -> {v4} {{")?;
-        writeln!(out, "    return {v4}({name}[2u * q], {name}[min(2u * q + 1u, arrayLength(&{name}) - 1u)]);")?;
-        writeln!(out, "}}")?;
-        if access == Access::ReadWrite {
-            writeln!(out, "fn store4_{name}(q: u32, v: {v4}) {{")?;
-            writeln!(out, "    {name}[2u * q] = v.xy;\n    {name}[2u * q + 1u] = v.zw;\n}}")?;
-            writeln!(out, "fn store_tail_{name}(q: u32, v: {v4}, count: u32) {{")?;
-            writeln!(out, "    if count > 0u {{ {name}[2u * q].x = v.x; }}")?;
-            writeln!(out, "    if count > 1u {{ {name}[2u * q].y = v.y; }}")?;
-            writeln!(out, "    if count > 2u {{ {name}[2u * q + 1u].x = v.z; }}\n}}")?;
-        }
-        Ok(())
-    }
-
-    /// bf16, i16, u16, and f16 as bits: a quad is two words.
-    fn write_half_quad(self, out: &mut String, binding: u32, name: &str, access: Access) -> std::fmt::Result {
+    fn quads(self, name: &str, access: Access) -> (String, String) {
         let (c, v4, suffix) = (self.scalar(), self.vector(), self.suffix());
-        declare(out, binding, name, "vec2<u32>", access)?;
-        writeln!(out, "fn load_{name}(i: u32) -> {c} {{")?;
-        writeln!(out, "    return value_{suffix}(({name}[i / 4u][(i / 2u) % 2u] >> (16u * (i % 2u))) & 0xffffu);\n}}")?;
-        writeln!(out, "fn load4_{name}(q: u32) -> {v4} {{ return unpack4_{suffix}({name}[q]); }}")?;
-        if access == Access::ReadWrite {
-            writeln!(out, "fn store4_{name}(q: u32, v: {v4}) {{ {name}[q] = pack4_{suffix}(v); }}")?;
-            writeln!(out, "fn store_tail_{name}(q: u32, v: {v4}, count: u32) {{")?;
-            writeln!(out, "    let w = pack4_{suffix}(v);")?;
-            writeln!(out, "    if count == 1u {{ {name}[q].x = ({name}[q].x & 0xffff0000u) | (w.x & 0xffffu); }}")?;
-            writeln!(out, "    if count > 1u {{ {name}[q].x = w.x; }}")?;
-            writeln!(out, "    if count == 3u {{ {name}[q].y = ({name}[q].y & 0xffff0000u) | (w.y & 0xffffu); }}")?;
-            writeln!(out, "}}")?;
+        match self.repr() {
+            // Two vectors of 16 bytes, because a buffer may end between them.
+            Repr::Typed(t) if self.dtype.size_bytes() == 8 => {
+                let load = TEXT.fill("load wide quad", holes!(name, t, v4));
+                let store = || TEXT.fill("store wide quad", holes!(name, v4));
+                (format!("vec2<{t}>"), with_store(access, load, store))
+            }
+            Repr::Typed(t) => {
+                let t4 = format!("vec4<{t}>");
+                let one = convert(c, t, &format!("{name}[i / 4u][i % 4u]"));
+                let four = convert(&v4, &t4, &format!("{name}[q]"));
+                let load = TEXT.fill("load", holes!(name, c, value = one))
+                    + &TEXT.fill("load quad", holes!(name, v4, value = four));
+                let [x, y, z] = ["v.x", "v.y", "v.z"].map(|lane| convert(t, c, lane));
+                let store = || TEXT.fill("store quad", holes!(name, v4, value = convert(&t4, &v4, "v"), x, y, z));
+                (t4.clone(), with_store(access, load, store))
+            }
+            Repr::Packed { bits: 16 } => {
+                let load = TEXT.fill("load half quad", holes!(name, c, v4, suffix));
+                let store = || TEXT.fill("store half quad", holes!(name, v4, suffix));
+                ("vec2<u32>".to_owned(), with_store(access, load, store))
+            }
+            Repr::Packed { .. } => {
+                let load = TEXT.fill("load byte quad", holes!(name, c, v4, suffix));
+                let store = || TEXT.fill("store byte quad", holes!(name, v4, suffix));
+                ("u32".to_owned(), with_store(access, load, store))
+            }
         }
-        Ok(())
     }
 
     /// f16 and bf16: eight of them are four words, f16 too where shaders have it.
-    fn write_oct(self, out: &mut String, binding: u32, name: &str, access: Access) -> std::fmt::Result {
+    fn octs(self, name: &str, access: Access) -> String {
         let (c, v4, suffix) = (self.scalar(), self.vector(), self.suffix());
-        let native = self.kind == Kind::NativeF16;
-        declare(out, binding, name, "vec4<u32>", access)?;
-        if access == Access::ReadWrite {
-            let each = |v: &str| match native {
-                true => format!("pack2x16float({v}.xy), pack2x16float({v}.zw)"),
-                false => format!("pack4_{suffix}({v})"),
-            };
-            let words = format!("vec4<u32>({}, {})", each("a"), each("b"));
-            return writeln!(out, "fn store8_{name}(o: u32, a: {v4}, b: {v4}) {{ {name}[o] = {words}; }}");
+        match (access, self.kind == Kind::NativeF16) {
+            (Access::Read, false) => TEXT.fill("load oct", holes!(name, c, v4, suffix)),
+            (Access::Read, true) => TEXT.fill("load native oct", holes!(name, c, v4)),
+            (Access::ReadWrite, false) => TEXT.fill("store oct", holes!(name, v4, suffix)),
+            (Access::ReadWrite, true) => TEXT.fill("store native oct", holes!(name, v4)),
         }
-        writeln!(out, "fn words_{name}(o: u32) -> vec4<u32> {{ return {name}[o]; }}")?;
-        let word = format!("{name}[i / 8u][(i / 2u) % 4u]");
-        let (one, four) = if native {
-            let one = format!("unpack2x16float({word} >> (16u * (i % 2u))).x");
-            (one, format!("{v4}(unpack2x16float(w.x), unpack2x16float(w.y))"))
-        } else {
-            let one = format!("value_{suffix}(({word} >> (16u * (i % 2u))) & 0xffffu)");
-            (one, format!("unpack4_{suffix}(w)"))
-        };
-        writeln!(out, "fn load_{name}(i: u32) -> {c} {{ return {one}; }}")?;
-        writeln!(out, "fn unpack4_{name}(w: vec2<u32>) -> {v4} {{ return {four}; }}")
     }
 
     /// Whether eight elements may be written at once: the device's own f16 alone by conversions that are known to round to nearest, as shaders
     /// that pack two f16 need not.
     pub(crate) fn stores_octs(self, caps: &Caps) -> bool {
         self.kind != Kind::NativeF16 || caps.nearest_conversions
-    }
-
-    /// 8-bit floats, i8, u8 and bool: a quad is one word.
-    fn write_byte_quad(self, out: &mut String, binding: u32, name: &str, access: Access) -> std::fmt::Result {
-        let (c, v4, suffix) = (self.scalar(), self.vector(), self.suffix());
-        declare(out, binding, name, "u32", access)?;
-        writeln!(out, "fn load_{name}(i: u32) -> {c} {{ return value_{suffix}({name}[i / 4u] >> (8u * (i % 4u))); }}")?;
-        writeln!(out, "fn load4_{name}(q: u32) -> {v4} {{ return unpack4_{suffix}({name}[q]); }}")?;
-        if access == Access::ReadWrite {
-            writeln!(out, "fn store4_{name}(q: u32, v: {v4}) {{ {name}[q] = pack4_{suffix}(v); }}")?;
-            writeln!(out, "fn store_tail_{name}(q: u32, v: {v4}, count: u32) {{")?;
-            writeln!(out, "    let mask = (1u << (8u * count)) - 1u;")?;
-            writeln!(out, "    if count > 0u {{ {name}[q] = ({name}[q] & ~mask) | (pack4_{suffix}(v) & mask); }}\n}}")?;
-        }
-        Ok(())
     }
 }
 
@@ -407,12 +329,9 @@ pub(crate) fn prelude(elements: &[Element]) -> String {
     std::iter::once(enable).chain(conversions).filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
-fn declare(out: &mut String, binding: u32, name: &str, item: &str, access: Access) -> std::fmt::Result {
-    let mode = match access {
-        Access::Read => "read",
-        Access::ReadWrite => "read_write",
-    };
-    writeln!(out, "@group(0) @binding({binding}) var<storage, {mode}> {name}: array<{item}>;")
+/// What reads, and where it is written what writes.
+fn with_store(access: Access, load: String, store: impl FnOnce() -> String) -> String {
+    if access == Access::ReadWrite { load + &store() } else { load }
 }
 
 /// `value` of type `from` as type `to`.

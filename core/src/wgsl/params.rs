@@ -31,9 +31,25 @@ macro_rules! params {
 }
 pub(crate) use params;
 
+/// `Params` of u32 with these members, a line each, and the uniform that holds them.
+pub(crate) fn uniform<M: std::fmt::Display>(members: impl IntoIterator<Item = M>) -> String {
+    let members: String = members.into_iter().map(|member| format!("    {member}: u32,\n")).collect();
+    uniform_of(&members)
+}
+
+/// The same with lines that are members already.
+pub(crate) fn uniform_of(lines: &str) -> String {
+    format!("struct Params {{\n{lines}}}\n@group(0) @binding(0) var<uniform> params: Params;\n")
+}
+
+/// A name for each of `axes` axes by each of `letters`: `e0`, `e1`, `s0`, `s1`.
+pub(crate) fn axis_names(letters: &str, axes: usize) -> impl Iterator<Item = String> {
+    letters.chars().flat_map(move |letter| (0..axes).map(move |axis| format!("{letter}{axis}")))
+}
+
 /// A member for each of `axes` axes by each of `letters`: ` e0: u32, e1: u32, s0: u32, s1: u32,`.
 pub(crate) fn axis_members(letters: &str, axes: usize) -> String {
-    letters.chars().flat_map(|letter| (0..axes).map(move |axis| format!(" {letter}{axis}: u32,"))).collect()
+    axis_names(letters, axes).map(|name| format!(" {name}: u32,")).collect()
 }
 
 /// The words of members `e` and `s`: extents of all axes, then strides, which wrap as two's complement where they are negative.
@@ -55,6 +71,9 @@ mod tests {
         assert_eq!(Example::NAMES, ["rows", "units", "base"]);
         assert_eq!(Example::WGSL, "    rows: u32, units: u32,\n    base: u32,\n");
         assert_eq!(Example { base: 3, rows: 1, units: 2 }.words(), [1, 2, 3]);
+        let declared =
+            "struct Params {\n    a: u32,\n    b: u32,\n}\n@group(0) @binding(0) var<uniform> params: Params;\n";
+        assert_eq!(uniform(["a", "b"]), declared);
         assert_eq!(axis_members("es", 2), " e0: u32, e1: u32, s0: u32, s1: u32,");
         assert_eq!(Vec::from_iter(axis_words([(5, 1), (7, -5)].into_iter())), [5, 7, 1, u32::MAX - 4]);
     }

@@ -4,17 +4,17 @@
 //! turned round. The larger key wins and, among equals, the lower position, so the order of folding does not matter.
 //! The frame (loops, passes) is that of `reduce/`.
 
-use std::fmt::Write;
-
 use crate::ops::{ArgReduce, ArgReduceFn};
 use crate::{DType, Operation, Result};
 
-use crate::ops::reduce::plan::ABSORB;
 use crate::ops::reduce::plan::passes::{Partials, Pass, View, Walk, passes};
-use crate::ops::reduce::plan::template::{Frame, check_index, launch};
+use crate::ops::reduce::plan::template::{FOLD, Frame, check_index, launch};
 use crate::plan::{Access, Caps, KernelKey, KernelText, Plan, Source};
 use crate::wgsl::element::{self, Element, Form};
 use crate::wgsl::keys;
+use crate::wgsl::pieces::{Pieces, holes, pieces};
+
+const TEXT: Pieces = pieces!("argreduce.wgsl");
 
 /// Specialisation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -36,8 +36,7 @@ impl KernelText for Kernel {
         let form = if self.frame.quad { Form::Quad } else { Form::Scalar };
         let mut wgsl = element::prelude(&[self.input]);
         wgsl += &self.frame.head(&[]);
-        // Formatting into a String cannot fail.
-        let _ = self.write_functions(&mut wgsl);
+        wgsl += &self.functions();
         if !self.partial {
             wgsl += &self.input.storage(1, "x", form, Access::Read);
         }
@@ -87,85 +86,49 @@ pub(crate) fn plan(op: &ArgReduce, caps: &Caps) -> Result<Plan> {
 }
 
 impl Kernel {
-    fn write_functions(&self, out: &mut String) -> std::fmt::Result {
+    fn functions(&self) -> String {
         let quad = self.frame.quad;
-        let rows = matches!(self.frame.walk, Walk::Rows { .. });
         let (key, lowest) = match self.input.dtype().size_bytes() {
-            8 => ("i64", "(-9223372036854775807li - 1li)"),
+            8 => ("i64", keys::I64_MIN),
             _ => ("u32", "0u"),
         };
-        writeln!(out, "struct Pair {{ key: {key}, place: u32 }}")?;
-        writeln!(out, "alias Acc = Pair;")?;
-        writeln!(out, "fn combine(a: Pair, b: Pair) -> Pair {{")?;
-        writeln!(out, "    if b.key > a.key || (b.key == a.key && b.place < a.place) {{ return b; }}")?;
-        writeln!(out, "    return a;\n}}")?;
-        if quad {
-            writeln!(out, "alias Keys = vec4<{key}>;\nalias Places = vec4<u32>;")?;
-            writeln!(out, "struct Quad {{ key: Keys, place: Places }}\nalias Wide = Quad;")?;
-            writeln!(out, "fn combine_wide(a: Wide, b: Wide) -> Wide {{")?;
-            writeln!(out, "    let wins = (b.key > a.key) | ((b.key == a.key) & (b.place < a.place));")?;
-            writeln!(out, "    return Wide(select(a.key, b.key, wins), select(a.place, b.place, wins));\n}}")?;
-            writeln!(out, "fn narrow(w: Wide) -> Acc {{")?;
-            writeln!(out, "    let left = combine(Pair(w.key.x, w.place.x), Pair(w.key.y, w.place.y));")?;
-            writeln!(
-                out,
-                "    return combine(left, combine(Pair(w.key.z, w.place.z), Pair(w.key.w, w.place.w)));\n}}"
-            )?;
-            writeln!(out, "fn masked(w: Wide, live: u32) -> Wide {{")?;
-            writeln!(out, "    let dead = vec4<u32>(0u, 1u, 2u, 3u) >= vec4<u32>(live);")?;
-            writeln!(
-                out,
-                "    return Wide(select(w.key, Keys({lowest}), dead), select(w.place, Places(NOWHERE), dead));\n}}"
-            )?;
-        } else {
-            writeln!(out, "alias Keys = {key};\nalias Places = u32;\nalias Wide = Pair;")?;
-            writeln!(out, "fn combine_wide(a: Wide, b: Wide) -> Wide {{ return combine(a, b); }}")?;
-            writeln!(out, "fn narrow(w: Wide) -> Acc {{ return w; }}")?;
-            writeln!(out, "fn masked(w: Wide, live: u32) -> Wide {{ return w; }}")?;
-        }
-        *out += ABSORB;
-        // Positions are below u32's largest value, so anything beats nothing.
-        writeln!(out, "const NOWHERE = 0xffffffffu;")?;
-        writeln!(out, "fn wide_identity() -> Wide {{ return Wide(Keys({lowest}), Places(NOWHERE)); }}")?;
-        self.write_read(out)?;
+        let mut out = TEXT.fill("pairs", holes!(key));
+        out += &if quad { TEXT.fill("quad", holes!(key, lowest)) } else { TEXT.fill("one", holes!(key)) };
+        out += FOLD.get("absorb");
+        out += &TEXT.fill("identity", holes!(lowest));
+        out += &self.read();
         let item = if self.last { "u32" } else { "Pair" };
-        writeln!(out, "@group(0) @binding(2) var<storage, read_write> y: array<{item}>;")?;
-        let result = |v: &str| if self.last { format!("{v}.place") } else { v.to_owned() };
-        if rows {
-            writeln!(out, "fn write_at(index: u32, v: Acc) {{ y[params.target_base + index] = {}; }}", result("v"))
-        } else if quad {
-            writeln!(out, "fn write_wide(index: u32, v: Wide) {{\n    let first = params.target_base + 4u * index;")?;
-            for i in 0..4 {
-                let value = if self.last { format!("v.place[{i}]") } else { format!("Pair(v.key[{i}], v.place[{i}])") };
-                writeln!(out, "    y[first + {i}u] = {value};")?;
+        out += &TEXT.fill("results", holes!(item));
+        let result = if self.last { "v.place" } else { "v" };
+        out + &match (self.frame.walk, quad) {
+            (Walk::Rows { .. }, _) => TEXT.fill("write row", holes!(result)),
+            (Walk::Columns { .. }, false) => TEXT.fill("write column", holes!(result)),
+            (Walk::Columns { .. }, true) => {
+                let of = |i: u32| match self.last {
+                    true => format!("v.place[{i}]"),
+                    false => format!("Pair(v.key[{i}], v.place[{i}])"),
+                };
+                let results: String = (0..4).map(|i| format!("    y[first + {i}u] = {};\n", of(i))).collect();
+                TEXT.fill("write columns", holes!(results))
             }
-            writeln!(out, "}}")
-        } else {
-            writeln!(out, "fn write_wide(index: u32, v: Wide) {{ y[params.target_base + index] = {}; }}", result("v"))
         }
     }
 
     /// `read_at`: elements become keys with their positions, pairs move by what this pass adds.
-    fn write_read(&self, out: &mut String) -> std::fmt::Result {
+    fn read(&self) -> String {
         if self.partial {
-            writeln!(out, "@group(0) @binding(1) var<storage, read> x: array<Pair>;")?;
-            writeln!(
-                out,
-                "fn read_at(at: u32, place: u32) -> Wide {{ return Pair(x[at].key, x[at].place + place); }}"
-            )?;
-            return Ok(());
+            return TEXT.get("read pairs").to_owned();
         }
         let turned = self.function == ArgReduceFn::ArgMin;
         let quad = self.frame.quad;
         let ty = if quad { self.input.vector() } else { self.input.scalar().to_owned() };
-        keys::write(out, self.dtype, &ty, turned)?;
         let load = if quad { "load4_x(at)" } else { "load_x(at)" };
         // The elements of a vector lie along the row, or in four columns at one position.
         let places = match (quad, self.frame.walk) {
             (true, Walk::Rows { .. }) => "Places(place) + Places(0u, 1u, 2u, 3u) * params.position",
             _ => "Places(place)",
         };
-        writeln!(out, "fn read_at(at: u32, place: u32) -> Wide {{ return Wide(key_of({load}), {places}); }}")
+        keys::key_of(self.dtype, &ty, turned) + &TEXT.fill("read", holes!(load, places))
     }
 }
 

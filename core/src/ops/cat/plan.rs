@@ -4,9 +4,10 @@
 use crate::ops::{Cat, CatWalk};
 use crate::{Operation, Result};
 
-use crate::ops::elements::{self, ElementRule, coordinates, extents, place, view, view_words, words};
+use crate::ops::elements::{self, ElementRule, TEXT, coordinates, extents, place, view, view_words, words};
 use crate::plan::{Caps, Plan};
 use crate::wgsl::element::Element;
+use crate::wgsl::pieces::holes;
 
 /// What an element is: that of the operand within whose indices it lies.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -68,20 +69,12 @@ impl ElementRule for Rule {
     }
 
     fn text(&self) -> String {
-        let mut text = "fn element_at(i: u32) -> Value {\n".to_owned();
-        text += if self.words == 2 { "    let e = i / 2u;\n" } else { "    let e = i;\n" };
-        text += &coordinates("e", self.rank);
-        let half = if self.words == 2 { " + i % 2u" } else { "" };
-        for operand in 0..self.operands {
-            let at = place(&format!("x{operand}"), "e", self.rank);
-            let load = format!("return load_x{operand}({at}{half});");
-            text += &if operand + 1 == self.operands {
-                format!("    {load}\n}}\n")
-            } else {
-                format!("    if e{} < params.end{operand} {{ {load} }}\n", self.axis)
-            };
-        }
-        text
+        let (element, half) = if self.words == 2 { ("i / 2u", " + i % 2u") } else { ("i", "") };
+        let load = |operand: usize| format!("load_x{operand}({}{half})", place(&format!("x{operand}"), "e", self.rank));
+        let last = self.operands - 1;
+        let choice = |operand| TEXT.fill("choice", holes!(axis = self.axis, operand, value = load(operand)));
+        let (coordinates, choices) = (coordinates("e", self.rank), (0..last).map(choice).collect::<String>());
+        TEXT.fill("join", holes!(element, coordinates, choices, last = load(last)))
     }
 
     fn rounds(&self, _: &dyn Fn(&str) -> u64) -> u64 {

@@ -3,9 +3,12 @@
 use crate::ops::Gather;
 use crate::{Operation, Result};
 
-use crate::ops::elements::{self, ElementRule, coordinates, extents, named, place, view, view_words, words, words_of};
+use crate::ops::elements::{
+    self, ElementRule, TEXT, coordinates, extents, named, place, view, view_words, words, words_of,
+};
 use crate::plan::{Caps, Plan};
 use crate::wgsl::element::Element;
+use crate::wgsl::pieces::holes;
 
 /// What an element is: that at its position, or the number that stands for one that is not there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -52,23 +55,12 @@ impl ElementRule for Rule {
     }
 
     fn text(&self) -> String {
-        let (e, half, outside) = match self.words {
+        let (element, half, outside) = match self.words {
             2 => ("i / 2u", " + i % 2u", "select(params.fill_low, params.fill_high, i % 2u == 1u)"),
             _ => ("i", "", "params.fill_low"),
         };
-        format!(
-            "fn element_at(i: u32) -> Value {{
-    let e = {e};
-{}    // A negative position is a large number, and none of the axis.
-    let at = load_at({});
-    var value = {outside};
-    if at < params.n {{ value = load_x({} + at * params.x_step{half}); }}
-    return value;
-}}\n",
-            coordinates("e", self.rank),
-            place("at", "e", self.rank),
-            place("x", "e", self.rank),
-        )
+        let [at, x] = ["at", "x"].map(|view| place(view, "e", self.rank));
+        TEXT.fill("gather", holes!(element, coordinates = coordinates("e", self.rank), at, outside, x, half))
     }
 
     fn rounds(&self, _: &dyn Fn(&str) -> u64) -> u64 {

@@ -9,6 +9,10 @@ use crate::ops::reduce::plan::template::check_index;
 use crate::plan::{Access, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
 use crate::wgsl::math;
+use crate::wgsl::params::uniform_of;
+use crate::wgsl::pieces::{Pieces, holes, pieces};
+
+const TEXT: Pieces = pieces!("histogram.wgsl");
 
 /// Threads of one workgroup; WebGPU guarantees 256.
 const THREADS: u32 = 256;
@@ -70,36 +74,20 @@ impl Bin {
     /// `bin_of`.
     fn text(self) -> String {
         match self {
-            Bin::Itself => "fn bin_of(x: u32) -> u32 { return x; }\n".to_owned(),
-            Bin::Part { element, .. } if element.dtype() == DType::F64 => PART_F64.to_owned(),
+            Bin::Itself => TEXT.get("itself").to_owned(),
+            Bin::Part { element, .. } if element.dtype() == DType::F64 => TEXT.get("part of f64").to_owned(),
             Bin::Part { element, nearest_conversions } => {
                 let x = match element.dtype() {
                     dtype @ (DType::I32 | DType::U32) if !nearest_conversions => format!("f32_from_{dtype}(element)"),
                     dtype => math::cast(dtype.compute(), DType::F32, "element"),
                 };
-                format!("fn bin_of(element: {}) -> u32 {{\n    let x = {x};\n{PART_F32}", element.scalar())
+                TEXT.fill("part of f32", holes!(element = element.scalar(), x))
             }
         }
     }
 }
 
-/// Limits are compared by integers that order as floats do, -0 just below +0: NaN lies beyond all of them, whatever a compiler takes floats
-/// for, and both limits cost one comparison.
-const PART_F32: &str = "    let bits = bitcast<i32>(x);
-    let key = bitcast<u32>(bits ^ ((bits >> 31u) & 0x7fffffff));
-    let part = min(u32((x - params.low) * params.scale), params.last);
-    return select(0xffffffffu, part, key - params.least <= params.span);
-}
-";
-
-const PART_F64: &str = "fn bin_of(x: f64) -> u32 {
-    let is_inside = (x >= params.least) & (x <= params.most);
-    let part = min(u32(select(0.0lf, (x - params.low) * params.scale, is_inside)), params.last);
-    return select(0xffffffffu, part, is_inside);
-}
-";
-
-/// What [`PART_F32`] orders floats by.
+/// Integers that order as floats do: both limits cost one comparison, as `bin_of` makes it.
 fn key(x: f32) -> u32 {
     let bits = x.to_bits() as i32;
     (bits ^ ((bits >> 31) & 0x7fff_ffff)) as u32
@@ -122,10 +110,9 @@ impl KernelText for Kernel {
         let element = self.bin.element();
         let mut text =
             format!("const THREADS = {}u;\nconst ITEMS = {ITEMS}u;\nconst WORDS = {}u;\n", self.threads, self.words);
-        text += &format!("alias Quad = {};\n\nstruct Params {{\n", element.vector());
-        PARAMS.iter().for_each(|member| text += &format!("    {member}: u32,\n"));
-        text += self.bin.members();
-        text += "}\n@group(0) @binding(0) var<uniform> params: Params;\n";
+        text += &format!("alias Quad = {};\n\n", element.vector());
+        let common: String = PARAMS.iter().map(|member| format!("    {member}: u32,\n")).collect();
+        text += &uniform_of(&(common + self.bin.members()));
         text += &element.storage(1, "x", Form::Quad, Access::Read);
         text += "@group(0) @binding(2) var<storage, read_write> y: array<atomic<u32>>;\n\n";
         text += &self.bin.text();

@@ -9,6 +9,10 @@ use crate::{DType, Error, Expr, Operation, Program, Result, Scalar, TensorSpec};
 use crate::ops::elements::{words, words_of};
 use crate::plan::{Access, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
+use crate::wgsl::params::uniform;
+use crate::wgsl::pieces::{Pieces, holes, pieces};
+
+const TEXT: Pieces = pieces!("masked.wgsl");
 
 /// Invocations of a workgroup.
 const THREADS: u32 = 256;
@@ -40,9 +44,8 @@ impl KernelText for Kernel {
     fn source(&self) -> Source {
         let word = Element::raw(4);
         let mut text = element::prelude(&[self.mask, word, self.element]);
-        text += &format!("const THREADS = {}u;\nconst RUN = {RUN}u;\n\nstruct Params {{\n", self.threads);
-        PARAMS.iter().for_each(|member| text += &format!("    {member}: u32,\n"));
-        text += "}\n@group(0) @binding(0) var<uniform> params: Params;\n";
+        text += &format!("const THREADS = {}u;\nconst RUN = {RUN}u;\n\n", self.threads);
+        text += &uniform(PARAMS);
         let counts = if self.way == Way::Count { Access::ReadWrite } else { Access::Read };
         let mut bindings = Vec::new();
         let mut storage = |element: Element, name: &str, access: Access| {
@@ -210,11 +213,7 @@ impl Kernel {
                 [format!("if place < params.count {{ {put} }} else {{ {kept} }}"), kept, String::new()]
             }
         };
-        format!(
-            "fn found(i: u32, place: u32) {{ {found} }}
-fn passed(i: u32) {{ {passed} }}
-fn behind(place: u32) {{ {behind} }}\n\n"
-        )
+        TEXT.fill("functions", holes!(found, passed, behind)) + "\n"
     }
 }
 

@@ -3,9 +3,10 @@
 use crate::ops::{Pad, PadAxis, PadMode};
 use crate::{Error, Operation, Result};
 
-use crate::ops::elements::{self, ElementRule, coordinates, extents, words, words_of};
+use crate::ops::elements::{self, ElementRule, TEXT, coordinates, extents, words, words_of};
 use crate::plan::{Caps, Plan};
 use crate::wgsl::element::Element;
+use crate::wgsl::pieces::holes;
 
 /// What an element is: that of the input at its place, or the number outside.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -77,43 +78,27 @@ impl ElementRule for Rule {
     }
 
     fn text(&self) -> String {
-        let mut text = "fn element_at(i: u32) -> Value {\n".to_owned();
-        text += if self.words == 2 { "    let e = i / 2u;\n" } else { "    let e = i;\n" };
-        text += &coordinates("e", self.rank);
-        text += "    var x = params.x_offset;\n";
-        let mut inside = Vec::new();
-        for dim in 0..self.rank {
-            text += &match self.mode {
-                // What lies before wraps to a number beyond them: all end within the result.
-                PadMode::Constant => format!("    let t{dim} = e{dim} - params.first{dim};\n"),
-                PadMode::Edge => format!(
-                    "    let t{dim} = min(max(e{dim}, params.first{dim}) - params.first{dim}, params.n{dim} - 1u);\n"
-                ),
-                // No sum exceeds 32 bits.
-                PadMode::Wrap | PadMode::Reflect => format!(
-                    "    let is_behind{dim} = e{dim} >= params.first{dim};
-    let t{dim} = select(e{dim} + params.skip{dim}, e{dim} - params.first{dim}, is_behind{dim}) % params.n{dim};\n"
-                ),
-            };
-            let place = match self.mode {
-                PadMode::Constant | PadMode::Edge => format!("t{dim} + params.skip{dim}"),
-                PadMode::Wrap => format!("t{dim}"),
-                PadMode::Reflect => format!("min(t{dim}, params.n{dim} - t{dim})"),
-            };
-            text += &format!("    x += ({place}) * params.x_s{dim};\n");
-            inside.push(format!("(t{dim} < params.n{dim})"));
-        }
-        let (value, outside) = match self.words {
-            2 => ("load_x(x + i % 2u)", "select(params.fill_low, params.fill_high, i % 2u == 1u)"),
-            _ => ("load_x(x)", "params.fill_low"),
+        let place = |dim: usize| match self.mode {
+            PadMode::Constant => TEXT.fill("constant place", holes!(dim)),
+            PadMode::Edge => TEXT.fill("edge place", holes!(dim)),
+            PadMode::Wrap => TEXT.fill("periodic place", holes!(dim, place = format!("t{dim}"))),
+            PadMode::Reflect => {
+                let place = format!("min(t{dim}, params.n{dim} - t{dim})");
+                TEXT.fill("periodic place", holes!(dim, place))
+            }
         };
-        if self.mode == PadMode::Constant {
-            text += &format!("    var value = {outside};\n");
-            text += &format!("    if {} {{ value = {value}; }}\n    return value;\n}}\n", inside.join(" & "));
+        let (element, value, outside) = match self.words {
+            2 => ("i / 2u", "load_x(x + i % 2u)", "select(params.fill_low, params.fill_high, i % 2u == 1u)"),
+            _ => ("i", "load_x(x)", "params.fill_low"),
+        };
+        let value = if self.mode == PadMode::Constant {
+            let inside: Vec<String> = (0..self.rank).map(|dim| format!("(t{dim} < params.n{dim})")).collect();
+            TEXT.fill("value or number", holes!(outside, is_inside = inside.join(" & "), value))
         } else {
-            text += &format!("    return {value};\n}}\n");
-        }
-        text
+            TEXT.fill("value", holes!(value))
+        };
+        let (coordinates, places) = (coordinates("e", self.rank), (0..self.rank).map(place).collect::<String>());
+        TEXT.fill("pad", holes!(element, coordinates, places, value))
     }
 
     fn rounds(&self, _: &dyn Fn(&str) -> u64) -> u64 {

@@ -10,6 +10,10 @@ use crate::{DType, Error, Operation, Result, TensorSpec};
 use crate::plan::{Access, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
 use crate::wgsl::math;
+use crate::wgsl::params::uniform;
+use crate::wgsl::pieces::{Pieces, holes, pieces};
+
+const TEXT: Pieces = pieces!("pool.wgsl");
 
 /// Invocations of a workgroup.
 const THREADS: u32 = 128;
@@ -47,9 +51,8 @@ impl KernelText for Kernel {
         elements.extend(has_places.then_some(self.index));
         let mut head = element::prelude(&elements);
         head += &format!("alias Acc = {acc};\nconst THREADS = {THREADS}u;\n");
-        head += &format!("const ADAPTIVE = {};\nconst PADDED = {};\n\nstruct Params {{\n", self.adaptive, self.padded);
-        PARAMS.iter().for_each(|member| head += &format!("    {member}: u32,\n"));
-        head += "}\n@group(0) @binding(0) var<uniform> params: Params;\n";
+        head += &format!("const ADAPTIVE = {};\nconst PADDED = {};\n\n", self.adaptive, self.padded);
+        head += &uniform(PARAMS);
         let mut bindings = Vec::new();
         let form = if self.width == 4 { Form::Quad } else { Form::Scalar };
         let mut storage = |element: Element, name: &str, access: Access| {
@@ -249,12 +252,8 @@ impl Kernel {
         let lanes: &[&str] = if self.width == 4 { &[".x", ".y", ".z", ".w"] } else { &[""] };
         let (value, number, digit) = if self.width == 4 { ("vec4<Acc>", "vec4<u32>", "4") } else { ("Acc", "u32", "") };
         let each = |of: &dyn Fn(&str) -> String| lanes.iter().map(|lane| of(lane)).collect::<Vec<String>>().join(", ");
-        let head = format!(
-            "alias Value = {value};\n\
-             fn get_x(unit: u32) -> Value {{ return load{digit}_x(unit); }}\n\
-             fn put_y(unit: u32, value: Value) {{ store{digit}_y(unit, value); }}\n\n"
-        );
-        let body = match self.way {
+        let head = TEXT.fill("unit", holes!(value, digit));
+        head + &match self.way {
             Way::Largest => {
                 use crate::CompareFn::{Eq, Gt};
                 let [larger, is_number, was_number] =
@@ -262,45 +261,13 @@ impl Kernel {
                         .map(|(f, a, b)| math::compare(f, dtype, a, b));
                 let wins = each(&|lane| format!("wins(held.value{lane}, held.tap, value{lane})"));
                 let taps = if self.width == 4 { "vec4<bool>" } else { "bool" };
-                format!(
-                    "// The tap is that of all channels until the first window's is absorbed; NOWHERE means that none was.
-struct Held {{ value: Value, taps: {number}, tap: u32 }}
-fn begin() -> Held {{ return Held(Value(), {number}(), NOWHERE); }}
-fn wins(held: Acc, tap: u32, value: Acc) -> bool {{
-    let is_number = {is_number};
-    let was_number = {was_number};
-    return (tap == NOWHERE) | ({larger}) | (!is_number & was_number);
-}}
-fn absorb(held: Held, value: Value, tap: u32) -> Held {{
-    let wins = {taps}({wins});
-    return Held(select(held.value, value, wins), select(held.taps, {number}(tap), wins), tap);
-}}
-fn end(unit: u32, held: Held, output: vec3<u32>) {{
-    put_y(params.y_base + unit, held.value);
-    store{digit}_place(params.place_base + unit, held.taps);
-}}\n\n"
-                )
+                TEXT.fill("largest", holes!(number, is_number, was_number, larger, taps, wins, digit)) + "\n"
             }
-            Way::Average => "struct Held { sum: Value }
-fn begin() -> Held { return Held(Value()); }
-fn absorb(held: Held, value: Value, tap: u32) -> Held { return Held(held.sum + value); }
-fn end(unit: u32, held: Held, output: vec3<u32>) {
-    put_y(params.y_base + unit, held.sum / divisor_of(output));
-}\n\n"
-                .to_owned(),
-            Way::OfLargest => format!(
-                "fn share(pixel: u32, channel: u32, tap: u32, output: vec3<u32>) -> Value {{
-    let chosen = load{digit}_at(params.at_base + pixel * params.channels + channel) == {number}(tap);
-    return select(Value(), get_x(params.x_base + pixel * params.x_pitch + channel), chosen);
-}}\n\n"
-            ),
-            Way::OfAverage => "fn share(pixel: u32, channel: u32, tap: u32, output: vec3<u32>) -> Value {
-    return get_x(params.x_base + pixel * params.x_pitch + channel) / divisor_of(output);
-}\n\n"
-                .to_owned(),
+            Way::Average => TEXT.get("average").to_owned() + "\n",
+            Way::OfLargest => TEXT.fill("share of largest", holes!(digit, number)) + "\n",
+            Way::OfAverage => TEXT.get("share of average").to_owned() + "\n",
             Way::Chosen => return String::new(),
-        };
-        head + &body
+        }
     }
 }
 

@@ -11,6 +11,10 @@ use crate::ops::Walk;
 use crate::ops::elements::{coordinates, extents, place, view, view_words};
 use crate::plan::{Access, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source};
 use crate::wgsl::element::{Element, Form};
+use crate::wgsl::params::uniform;
+use crate::wgsl::pieces::{Pieces, holes, pieces};
+
+const TEXT: Pieces = pieces!("positions.wgsl");
 
 /// Invocations of a workgroup.
 const THREADS: u32 = 256;
@@ -60,9 +64,7 @@ impl KernelText for Kernel {
         let threads = self.threads;
         let mut text = format!("const THREADS = {threads}u;\nconst ITEMS = {ITEMS}u;\n");
         text += &format!("const IS_CLOSE = {};\n", self.way == Way::Close);
-        text += "struct Params {\n";
-        self.members().iter().for_each(|member| text += &format!("    {member}: u32,\n"));
-        text += "}\n@group(0) @binding(0) var<uniform> params: Params;\n";
+        text += &uniform(self.members());
         let mut bindings = Vec::new();
         let mut storage = |name: &str, access: Access| {
             bindings.push(access);
@@ -82,24 +84,14 @@ impl KernelText for Kernel {
             (_, true) => "select(0u, 0xffffffffu, low >= 0x80000000u)",
             (_, false) => "0u",
         };
-        text += &format!(
-            "\n// Position number e: its low and its high word.\nfn position(e: u32) -> vec2<u32> {{\n{}    let at = {};
-    let low = load_x(at);\n    return vec2<u32>(low, {high});\n}}\n\n",
-            coordinates("e", self.rank),
-            place("x", "e", self.rank)
-        );
-        // What differs between the ways names buffers that others have not.
-        text += match self.way {
-            Way::Parts => {
-                "fn part(i: u32) -> u32 { return NONE; }\nfn finish(part: u32, first: u32) { store_parts(part, first); }\n"
-            }
-            Way::Whole => {
-                "fn part(i: u32) -> u32 { return NONE; }\nfn finish(part: u32, first: u32) { keep(first); }\n"
-            }
-            Way::Close => {
-                "fn part(i: u32) -> u32 { return load_parts(i); }\nfn finish(part: u32, first: u32) { keep(first); }\n"
-            }
-        };
+        let (coordinates, at) = (coordinates("e", self.rank), place("x", "e", self.rank));
+        text += "\n";
+        text += &TEXT.fill("position", holes!(coordinates, at, high));
+        text += TEXT.get(match self.way {
+            Way::Parts => "parts",
+            Way::Whole => "whole",
+            Way::Close => "close",
+        });
         if self.way != Way::Parts {
             text += include_str!("../../../wgsl/positions_keep.wgsl");
         }

@@ -11,12 +11,12 @@ use crate::plan::looped;
 use crate::plan::{Access, Caps, KernelText, Launch, Plan, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
 use crate::wgsl::math;
+use crate::wgsl::pieces::{Pieces, fill, holes, pieces};
 use crate::wgsl::rounds::PHILOX_ROUNDS;
 
 /// Invocations of a workgroup.
 const THREADS: u32 = 256;
-/// All of the kernel that is the same for every distribution.
-const TEXT: &str = include_str!("../../../wgsl/random.wgsl");
+const TEXT: Pieces = pieces!("random.wgsl");
 
 /// Specialisation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -32,7 +32,7 @@ pub struct Kernel {
 
 impl KernelText for Kernel {
     fn source(&self) -> Source {
-        let (name, convert) = match self.shape {
+        let (name, value) = match self.shape {
             Shape::Bits => ("random_bits", "bits"),
             Shape::Uniform => ("random_uniform", "params.a + params.b * unit_interval(bits)"),
             Shape::Normal => ("random_normal", "params.a + params.b * normal(bits)"),
@@ -40,9 +40,9 @@ impl KernelText for Kernel {
         let mut text = format!("const THREADS = {}u;\nconst ITEMS = {}u;\n\n", self.threads, self.items);
         text += &self.element.storage(1, "y", Form::Quad, Access::ReadWrite);
         text.push('\n');
-        text += &wide_product(self.wide);
-        text += &format!("fn sample(bits: vec4<u32>) -> {} {{\n    return {convert};\n}}\n\n", self.element.vector());
-        text += TEXT;
+        text += wide_product(self.wide);
+        text += &TEXT.fill("sample", holes!(vector = self.element.vector(), value));
+        text += &fill(include_str!("../../../wgsl/random.wgsl"), holes!(philox = TEXT.get("philox")));
         let library = math::library(&text);
         Source {
             name: format!("{name}_{}", self.element.dtype()),
@@ -93,19 +93,18 @@ pub(crate) fn plan(op: &Random, caps: &Caps) -> Result<Plan> {
 }
 
 /// The product of two words, by one u64 product where `is_wide`.
-fn wide_product(is_wide: bool) -> String {
-    let product = if is_wide {
-        "    let p = u64(a) * u64(b);\n    return vec2<u32>(u32(p & 0xfffffffflu), u32(p >> 32u));"
-    } else {
-        "    return vec2<u32>(a * b, mul_high(a, b));"
-    };
-    format!("// Low and high word of a * b.\nfn wide_product(a: u32, b: u32) -> vec2<u32> {{\n{product}\n}}\n\n")
+fn wide_product(is_wide: bool) -> &'static str {
+    TEXT.get(if is_wide { "native product" } else { "product" })
 }
 
-/// `philox` of `wgsl/random.wgsl` and what it calls, for kernels of other kinds; by u64 products where `is_wide`.
+/// `random_word`, of an element by its own key.
+pub(crate) fn random_word() -> String {
+    TEXT.get("word").to_owned() + "\n"
+}
+
+/// `philox` and what it calls, for kernels of other kinds; by u64 products where `is_wide`.
 pub(crate) fn philox(is_wide: bool) -> String {
-    let philox = TEXT.split("\n\n").find(|part| part.starts_with("fn philox(")).unwrap_or_default();
-    wide_product(is_wide) + philox + "\n\n"
+    [wide_product(is_wide), TEXT.get("philox"), "\n"].concat()
 }
 
 #[cfg(test)]

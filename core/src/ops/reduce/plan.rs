@@ -7,16 +7,17 @@
 pub(crate) mod passes;
 pub(crate) mod template;
 
-use std::fmt::Write;
-
 use crate::ops::{Map, Reduce};
 use crate::{DType, Expr, Operation, Program, ReduceFn, Result, Scalar};
 
 use crate::plan::{Access, Caps, KernelKey, KernelText, Plan, Source};
 use crate::wgsl::element::{self, Element, Form};
 use crate::wgsl::keys::I64_MIN;
+use crate::wgsl::pieces::{Pieces, holes, pieces};
 use passes::{Partials, Pass, View, Walk, passes};
-use template::{Frame, check_index, launch};
+use template::{FOLD, Frame, check_index, launch};
+
+const TEXT: Pieces = pieces!("reduce.wgsl");
 
 /// Specialisation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -46,8 +47,7 @@ impl KernelText for Kernel {
         wgsl += &self.frame.head(&[]);
         wgsl += &self.input.storage(1, "x", form(quad_in), Access::Read);
         wgsl += &self.output.storage(2, "y", form(quad_out), Access::ReadWrite);
-        // Formatting into a String cannot fail.
-        let _ = self.write_functions(&mut wgsl);
+        wgsl += &self.functions();
         wgsl += self.frame.body();
         Source {
             name: format!("reduce_{}_{}_{}", self.frame.suffix(), self.function.name(), self.input.dtype()),
@@ -144,7 +144,7 @@ fn as_bits(function: ReduceFn, dtype: DType) -> DType {
 
 impl Kernel {
     /// `combine`, `read_at`, `write_at` and the rest that the loops call.
-    fn write_functions(&self, out: &mut String) -> std::fmt::Result {
+    fn functions(&self) -> String {
         let (acc, quad) = (self.accumulator.scalar(), self.frame.quad);
         let wide = if quad { self.accumulator.vector() } else { acc.to_owned() };
         let combined = match self.function {
@@ -156,45 +156,27 @@ impl Kernel {
             ReduceFn::Mean | ReduceFn::Sum => "a + b",
         };
         let identity = identity(self.function, self.accumulator.dtype());
-        writeln!(out, "alias Acc = {acc};\nalias Wide = {wide};")?;
-        writeln!(out, "fn wide_identity() -> Wide {{ return Wide({identity}); }}")?;
-        writeln!(out, "fn combine(a: Acc, b: Acc) -> Acc {{ return {combined}; }}")?;
-        writeln!(out, "fn combine_wide(a: Wide, b: Wide) -> Wide {{ return {combined}; }}")?;
-        *out += ABSORB;
-        if quad {
-            writeln!(out, "fn narrow(w: Wide) -> Acc {{ return combine(combine(w.x, w.y), combine(w.z, w.w)); }}")?;
-            writeln!(out, "fn masked(w: Wide, live: u32) -> Wide {{")?;
-            writeln!(out, "    return select(wide_identity(), w, vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(live));\n}}")?;
-        } else {
-            writeln!(out, "fn narrow(w: Wide) -> Acc {{ return w; }}")?;
-            writeln!(out, "fn masked(w: Wide, live: u32) -> Wide {{ return w; }}")?;
-        }
+        let mut out = TEXT.fill("combine", holes!(acc, wide, identity, combined));
+        out += FOLD.get("absorb");
+        out += if quad { TEXT.get("quad") } else { FOLD.get("one") };
         let load = if quad { "load4_x(at)" } else { "load_x(at)" };
-        let lifted = if self.partial { load.to_owned() } else { self.lift(out, &wide, load)? };
-        writeln!(out, "fn read_at(at: u32, place: u32) -> Wide {{ return {lifted}; }}")?;
+        let value = if self.partial { load.to_owned() } else { self.lift(&mut out, &wide, load) };
+        out += &FOLD.fill("read", holes!(value));
         // Results leave as scalars (rows) or as wide as they were read (columns).
         let rows = matches!(self.frame.walk, Walk::Rows { .. });
         let (ty, name) = if rows { ("Acc", "write_at") } else { ("Wide", "write_wide") };
-        let value = if self.last { self.finish(out, if rows { acc } else { &wide })? } else { "v".to_owned() };
-        writeln!(out, "fn {name}(index: u32, v: {ty}) {{\n    let at = params.target_base + index;")?;
-        match (rows || !quad, self.spread) {
-            (true, _) => writeln!(out, "    store_y(at, {value});\n}}"),
-            (false, false) => writeln!(out, "    store4_y(at, {value});\n}}"),
-            (false, true) => {
-                writeln!(out, "    let first = params.target_base + 4u * index;\n    let result = {value};")?;
-                for i in 0..4 {
-                    writeln!(out, "    store_y(first + {i}u, result[{i}]);")?;
-                }
-                writeln!(out, "}}")
-            }
+        let value = if self.last { self.finish(&mut out, if rows { acc } else { &wide }) } else { "v".to_owned() };
+        let is_one = rows || !quad;
+        if !is_one && self.spread {
+            return out + &TEXT.fill("write spread", holes!(name, ty, value));
         }
+        out + &TEXT.fill("write one", holes!(name, ty, store = if is_one { "store_y" } else { "store4_y" }, value))
     }
 
     /// An element as an accumulator: the expression, with the functions it needs written to `out`.
-    fn lift(&self, out: &mut String, wide: &str, load: &str) -> Result<String, std::fmt::Error> {
+    fn lift(&self, out: &mut String, wide: &str, load: &str) -> String {
         let dtype = self.input.dtype();
-        let wide_bool = if self.frame.quad { "vec4<bool>" } else { "bool" };
-        Ok(match self.function {
+        match self.function {
             ReduceFn::All | ReduceFn::Any => {
                 let set = match dtype {
                     DType::Bool => "x",
@@ -211,9 +193,8 @@ impl Kernel {
                 let x = if self.frame.quad { self.input.vector() } else { self.input.scalar().to_owned() };
                 let set = set.replace("V(", &format!("{wide}(")).replace("<V>", &format!("<{wide}>"));
                 let set = set.replace("X(", &format!("{x}("));
-                writeln!(out, "fn lift(x: {x}) -> Wide {{")?;
-                writeln!(out, "    let is_set: {wide_bool} = {set};")?;
-                writeln!(out, "    return select(Wide(0u), Wide(1u), is_set);\n}}")?;
+                let of_truth = if self.frame.quad { "vec4<bool>" } else { "bool" };
+                *out += &TEXT.fill("lift truth", holes!(x, of_truth, set));
                 format!("lift({load})")
             }
             // Bits without the sign order as magnitudes do, NaN last.
@@ -226,19 +207,11 @@ impl Kernel {
                 format!("{bits} & Wide({mask})")
             }
             ReduceFn::Max | ReduceFn::Min if self.float => {
-                let last = if self.function == ReduceFn::Max { "0xffffffffu" } else { "0u" };
-                if self.accumulator.dtype() == DType::I64 {
-                    let nan = if self.function == ReduceFn::Max { I64_MAX } else { I64_MIN };
-                    writeln!(out, "fn lift(bits: Wide) -> Wide {{")?;
-                    writeln!(out, "    let magnitude = bits & Wide({I64_MAX});")?;
-                    writeln!(out, "    let key = select(bits, bits ^ Wide({I64_MAX}), bits < Wide(0li));")?;
-                    writeln!(out, "    return select(key, Wide({nan}), magnitude > Wide(0x7ff0000000000000li));\n}}")?;
-                } else {
-                    writeln!(out, "fn lift(bits: Wide) -> Wide {{")?;
-                    writeln!(out, "    let magnitude = bits & Wide(0x7fffffffu);")?;
-                    writeln!(out, "    let key = select(bits | Wide(0x80000000u), ~bits, bits != magnitude);")?;
-                    writeln!(out, "    return select(key, Wide({last}), magnitude > Wide(0x7f800000u));\n}}")?;
-                }
+                let (piece, [least, most]) = match self.accumulator.dtype() {
+                    DType::I64 => ("lift f64", [I64_MIN, I64_MAX]),
+                    _ => ("lift float", ["0u", "0xffffffffu"]),
+                };
+                *out += &TEXT.fill(piece, holes!(nan = if self.function == ReduceFn::Max { most } else { least }));
                 match dtype {
                     DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 => format!("lift(bitcast<Wide>({load}))"),
                     _ => format!("lift({load})"),
@@ -250,21 +223,20 @@ impl Kernel {
             }
             _ if dtype.compute() != self.accumulator.dtype() => format!("Wide({load})"),
             _ => load.to_owned(),
-        })
+        }
     }
 
     /// An accumulator `v` of type `ty` as the output is stored.
-    fn finish(&self, out: &mut String, ty: &str) -> Result<String, std::fmt::Error> {
+    fn finish(&self, out: &mut String, ty: &str) -> String {
         let wide = ty.starts_with("vec4");
         let typed = |scalar: &str| if wide { format!("vec4<{scalar}>") } else { scalar.to_owned() };
-        Ok(match self.function {
+        match self.function {
             ReduceFn::All | ReduceFn::Any => format!("v != {ty}(0u)"),
             ReduceFn::Max | ReduceFn::Min if self.float && self.accumulator.dtype() == DType::I64 => {
                 format!("select(v, v ^ {ty}({I64_MAX}), v < {ty}(0li))")
             }
             ReduceFn::Max | ReduceFn::Min if self.float => {
-                writeln!(out, "fn bits_of(key: {ty}) -> {ty} {{")?;
-                writeln!(out, "    return select(~key, key & {ty}(0x7fffffffu), key >= {ty}(0x80000000u));\n}}")?;
+                *out += &TEXT.fill("bits_of", holes!(ty));
                 match self.output.dtype() {
                     DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 => {
                         format!("bitcast<{}>(bits_of(v))", typed("f32"))
@@ -278,12 +250,9 @@ impl Kernel {
             },
             ReduceFn::Mean => format!("v / {ty}({}(params.total))", self.accumulator.scalar()),
             _ => "v".to_owned(),
-        })
+        }
     }
 }
-
-/// Where elements read are accumulators already.
-pub(crate) const ABSORB: &str = "fn absorb(held: Wide, x: Wide) -> Wide { return combine_wide(held, x); }\n";
 
 const I64_MAX: &str = "9223372036854775807li";
 

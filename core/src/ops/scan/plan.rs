@@ -83,9 +83,7 @@ pub struct Kernel {
 
 impl KernelText for Kernel {
     fn source(&self) -> Source {
-        let mut body = String::new();
-        // Formatting into a String cannot fail.
-        let _ = self.write(&mut body);
+        let mut body = self.text();
         let (walk, loops) = match (self.walk, self.step) {
             (Walk::Rows { .. }, Step::Folds) => ("rows", include_str!("../../../wgsl/scan_fold.wgsl")),
             (Walk::Rows { .. }, _) => ("rows", include_str!("../../../wgsl/scan_rows.wgsl")),

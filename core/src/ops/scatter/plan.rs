@@ -13,6 +13,10 @@ use crate::ops::sort::plan::{self as sort, Pairs};
 use crate::plan::{Access, Caps, KernelKey, Launch, Plan, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
 use crate::wgsl::math;
+use crate::wgsl::params::{axis_names, uniform};
+use crate::wgsl::pieces::{Pieces, holes, pieces};
+
+const TEXT: Pieces = pieces!("scatter.wgsl");
 
 /// Invocations of a workgroup.
 const THREADS: u32 = 256;
@@ -35,11 +39,7 @@ pub struct Kernel {
 impl KernelText for Kernel {
     fn source(&self) -> Source {
         let axes = usize::from(self.axes);
-        let mut text = "struct Params {\n".to_owned();
-        MEMBERS.iter().for_each(|member| text += &format!("    {member}: u32,\n"));
-        (0..axes).for_each(|i| text += &format!("    e{i}: u32,\n"));
-        (0..axes).for_each(|i| text += &format!("    s{i}: u32,\n"));
-        text += "}\n@group(0) @binding(0) var<uniform> params: Params;\n";
+        let mut text = uniform(MEMBERS.map(str::to_owned).into_iter().chain(axis_names("es", axes)));
         text += &format!("const THREADS = {}u;\nconst WORDS = {}u;\n", self.threads, self.words);
         text += &format!("alias Value = {};\nstruct Pair {{ key: u32, place: u32 }}\n", self.element.scalar());
         text += &self.element.storage(1, "s", Form::Scalar, Access::Read);
@@ -50,7 +50,7 @@ impl KernelText for Kernel {
             None => include_str!("../../../wgsl/scatter_last.wgsl"),
             Some(f) => {
                 let value = math::binary(f, self.element.dtype(), "a", "b");
-                text += &format!("fn combine(a: Value, b: Value) -> Value {{ return {value}; }}\n");
+                text += &TEXT.fill("combine", holes!(value));
                 include_str!("../../../wgsl/scatter_fold.wgsl")
             }
         };

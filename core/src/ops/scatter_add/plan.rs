@@ -10,6 +10,7 @@ use crate::{Error, Expr, Layout, Operation, Program, Result, Shape, TensorSpec};
 use crate::ops::sort::plan::{self as sort, Pairs};
 use crate::plan::{Access, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
+use crate::wgsl::params::uniform;
 
 /// Invocations of a workgroup.
 const THREADS: u32 = 256;
@@ -31,11 +32,8 @@ impl KernelText for Kernel {
         let mut text = element::prelude(&[self.element]);
         text += &format!("const THREADS = {}u;\nconst COLUMNS = {}u;\n", self.threads, self.columns);
         text += &format!("const DEPTH = {DEPTH}u;\nalias Sum = {};\n", self.element.scalar());
-        text += "struct Pair { key: u32, place: u32 }\n\nstruct Params {\n";
-        for member in ["positions", "runs", "lanes", "row", "rows", "x_offset", "x_stride", "y_offset"] {
-            text += &format!("    {member}: u32,\n");
-        }
-        text += "}\n@group(0) @binding(0) var<uniform> params: Params;\n";
+        text += "struct Pair { key: u32, place: u32 }\n\n";
+        text += &uniform(["positions", "runs", "lanes", "row", "rows", "x_offset", "x_stride", "y_offset"]);
         text += &self.element.storage(1, "x", Form::Scalar, Access::Read);
         text += "@group(0) @binding(2) var<storage, read> pairs: array<Pair>;\n";
         text += &self.element.storage(3, "y", Form::Scalar, Access::ReadWrite);

@@ -4,10 +4,11 @@ use crate::ops::{SearchSide, SearchSorted};
 use crate::plan::looped;
 use crate::{CompareFn, DType, Operation, Result, collapse_together};
 
-use crate::ops::elements::{self, ElementRule, coordinates, extents, place, view, view_words};
+use crate::ops::elements::{self, ElementRule, TEXT, coordinates, extents, place, view, view_words};
 use crate::plan::{Caps, Plan};
 use crate::wgsl::element::Element;
 use crate::wgsl::math;
+use crate::wgsl::pieces::holes;
 
 /// What an element is: the number of sorted elements that its value lies behind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -69,23 +70,8 @@ impl ElementRule for Rule {
             SearchSide::Left => before("m", "value"),
             SearchSide::Right => format!("!({})", before("value", "m")),
         };
-        format!(
-            "fn element_at(e: u32) -> Value {{
-{}    let value = load_v({});
-    let first = {};
-    var low = 0u;
-    var high = params.n;
-    while low < high {{
-        let middle = low + (high - low) / 2u;
-        let m = load_x(first + middle * params.x_step);
-        if {goes_on} {{ low = middle + 1u; }} else {{ high = middle; }}
-    }}
-    return low;
-}}\n",
-            coordinates("e", self.rank),
-            place("v", "e", self.rank),
-            place("x", "e", self.rank),
-        )
+        let [v, x] = ["v", "x"].map(|view| place(view, "e", self.rank));
+        TEXT.fill("search", holes!(coordinates = coordinates("e", self.rank), v, x, goes_on))
     }
 
     /// Each halves a line of fewer than 2^32.

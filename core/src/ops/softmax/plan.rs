@@ -6,8 +6,6 @@
 
 pub(crate) mod stats;
 
-use std::fmt::Write;
-
 use crate::ops::{Softmax, SoftmaxFn};
 use crate::plan::looped;
 use crate::{DType, Layout, Operation, Result};
@@ -17,7 +15,10 @@ use crate::ops::reduce::plan::template::{check_index, decode};
 use crate::plan::{Access, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
 use crate::wgsl::math;
-use crate::wgsl::params::{Words, axis_members, axis_words, params};
+use crate::wgsl::params::{Words, axis_members, axis_words, params, uniform_of};
+use crate::wgsl::pieces::{Pieces, holes, pieces};
+
+const TEXT: Pieces = pieces!("softmax.wgsl");
 
 /// Vectors a thread keeps (H200: 8 for 16384 f32 over 512 threads; 16 over 256 threads within 1 %).
 const MOST_HELD: u64 = 16;
@@ -30,16 +31,6 @@ const APPLY_ITEMS: u32 = 4;
 const COLUMN_ITEMS: u32 = 8;
 const NEGATIVE_INFINITY: u32 = 0xff80_0000;
 const NAN: u32 = 0x7fc0_0000;
-/// Names that `softmax_scalar.wgsl` uses, with their values for f32 and f64.
-const KEYS: [(&str, (u32, u64)); 6] = [
-    ("SIGN", (0x8000_0000, 0x8000_0000_0000_0000)),
-    ("MAGNITUDE", (0x7fff_ffff, 0x7fff_ffff_ffff_ffff)),
-    ("INFINITY", (0x7f80_0000, 0x7ff0_0000_0000_0000)),
-    ("KEY_LOWEST", (0x007f_ffff, 0x000f_ffff_ffff_ffff)),
-    ("KEY_HIGHEST", (0xff80_0000, 0xfff0_0000_0000_0000)),
-    ("NAN_KEY", (u32::MAX, u64::MAX)),
-];
-
 params! {
     /// The first words of `Held`: the number of vectors in a row, where rows begin, and the step along a row.
     struct HeldWords { rows, units, base, stride }
@@ -64,20 +55,13 @@ pub struct Kernel {
 
 impl KernelText for Kernel {
     fn source(&self) -> Source {
-        let mut body = String::new();
-        // Formatting into a String cannot fail.
-        let (step, bindings) = match &self.step {
-            Step::Held { .. } => {
-                let _ = self.write_held(&mut body);
-                ("held", vec![Access::Read, Access::ReadWrite])
-            }
+        let (step, body, bindings) = match self.step {
+            Step::Held { .. } => ("held", self.held(), vec![Access::Read, Access::ReadWrite]),
             Step::Apply { quad, axes } => {
-                let _ = self.write_apply(&mut body, *quad, *axes, false);
-                ("apply", vec![Access::Read, Access::Read, Access::ReadWrite])
+                ("apply", self.apply(quad, axes, false), vec![Access::Read, Access::Read, Access::ReadWrite])
             }
             Step::ApplyColumns { quad, axes } => {
-                let _ = self.write_apply(&mut body, *quad, *axes, true);
-                ("apply_columns", vec![Access::Read, Access::Read, Access::ReadWrite])
+                ("apply_columns", self.apply(quad, axes, true), vec![Access::Read, Access::Read, Access::ReadWrite])
             }
         };
         let name = format!("{}_{step}_{}", self.function.name(), self.element.dtype());
@@ -229,67 +213,60 @@ impl Kernel {
         self.element.dtype() == DType::F64
     }
 
-    fn write_held(&self, out: &mut String) -> std::fmt::Result {
-        let Step::Held { quad, lanes, items, threads, full, axes } = self.step else { return Ok(()) };
-        write_params(out, HeldWords::WGSL, axes)?;
-        writeln!(out, "const LANES = {lanes}u;\nconst ITEMS = {items}u;\nconst THREADS = {threads}u;")?;
-        writeln!(out, "const FULL = {full};")?;
-        self.write_vector(out, quad)?;
-        self.write_load(out, quad)?;
-        self.write_store(out, quad, 2)?;
-        *out += &decode("base_of", "params.base", 's', axes.into());
-        *out += include_str!("../../../wgsl/softmax_factor.wgsl");
-        *out += include_str!("../../../wgsl/softmax.wgsl");
-        Ok(())
+    fn held(&self) -> String {
+        let Step::Held { quad, lanes, items, threads, full, axes } = self.step else { return String::new() };
+        let mut out = declared(HeldWords::WGSL, axes);
+        out += &format!("const LANES = {lanes}u;\nconst ITEMS = {items}u;\nconst THREADS = {threads}u;\n");
+        out += &format!("const FULL = {full};\n");
+        out += &self.vector(quad);
+        out += &self.load(quad);
+        out += &self.store(quad, 2);
+        out += &decode("base_of", "params.base", 's', axes.into());
+        out += include_str!("../../../wgsl/softmax_factor.wgsl");
+        out + include_str!("../../../wgsl/softmax.wgsl")
     }
 
-    fn write_apply(&self, out: &mut String, quad: bool, axes: u8, columns: bool) -> std::fmt::Result {
-        write_params(out, ApplyWords::WGSL, axes)?;
+    fn apply(&self, quad: bool, axes: u8, columns: bool) -> String {
+        let mut out = declared(ApplyWords::WGSL, axes);
         let items = if columns { COLUMN_ITEMS } else { APPLY_ITEMS };
-        writeln!(out, "const THREADS = {APPLY_THREADS}u;\nconst ITEMS = {items}u;")?;
-        self.write_vector(out, quad)?;
-        self.write_load(out, quad)?;
-        writeln!(out, "struct State {{ key: U, sum: S }}")?;
-        writeln!(out, "@group(0) @binding(2) var<storage, read> states: array<State>;")?;
-        self.write_store(out, quad, 3)?;
-        *out += &decode("base_of", "params.base", 's', axes.into());
-        *out += include_str!("../../../wgsl/softmax_factor.wgsl");
-        // A vector along the row has one state; a vector across columns has one for each element.
+        out += &format!("const THREADS = {APPLY_THREADS}u;\nconst ITEMS = {items}u;\n");
+        out += &self.vector(quad);
+        out += &self.load(quad);
+        out += TEXT.get("states");
+        out += &self.store(quad, 3);
+        out += &decode("base_of", "params.base", 's', axes.into());
+        out += include_str!("../../../wgsl/softmax_factor.wgsl");
         let states = if columns && quad { 4 } else { 1 };
-        for (name, f) in [
-            ("anchor_at", "anchor_of(states[state + {i}u].key)"),
-            ("factor_at", "factor_of(states[state + {i}u].key, states[state + {i}u].sum)"),
-        ] {
-            let each: Vec<String> = (0..states).map(|i| f.replace("{i}", &i.to_string())).collect();
-            writeln!(out, "fn {name}(state: u32) -> V {{ return V({}); }}", each.join(", "))?;
-        }
-        *out += if columns {
-            include_str!("../../../wgsl/softmax_apply_columns.wgsl")
-        } else {
-            include_str!("../../../wgsl/softmax_apply.wgsl")
+        let each = |of: &dyn Fn(String) -> String| {
+            (0..states).map(|i| of(format!("states[state + {i}u]"))).collect::<Vec<_>>().join(", ")
         };
-        Ok(())
+        let anchors = each(&|state| format!("anchor_of({state}.key)"));
+        let factors = each(&|state| format!("factor_of({state}.key, {state}.sum)"));
+        out += &TEXT.fill("states at", holes!(anchors, factors));
+        out + match columns {
+            true => include_str!("../../../wgsl/softmax_apply_columns.wgsl"),
+            false => include_str!("../../../wgsl/softmax_apply.wgsl"),
+        }
     }
 
     /// The types V and K, and the functions on them.
-    fn write_vector(&self, out: &mut String, quad: bool) -> std::fmt::Result {
-        writeln!(out, "const LOG = {};", self.function == SoftmaxFn::LogSoftmax)?;
-        write_vector(out, self.wide(), quad)?;
-        writeln!(out, "const WIDTH = {}u;", if quad { 4 } else { 1 })?;
-        write_exponentials(out, self.wide(), quad)?;
-        write_folded(out, quad)
+    fn vector(&self, quad: bool) -> String {
+        let mut out = format!("const LOG = {};\n", self.function == SoftmaxFn::LogSoftmax);
+        out += &types(self.wide(), quad);
+        out += &format!("const WIDTH = {}u;\n", if quad { 4 } else { 1 });
+        out += &exponentials(self.wide(), quad);
+        out + folded(quad)
     }
 
-    fn write_load(&self, out: &mut String, quad: bool) -> std::fmt::Result {
+    fn load(&self, quad: bool) -> String {
         let form = if quad { Form::Quad } else { Form::Scalar };
-        *out += &self.element.storage(1, "x", form, Access::Read);
-        writeln!(out, "fn load(at: u32) -> V {{ return {}(at); }}", if quad { "load4_x" } else { "load_x" })
+        self.element.storage(1, "x", form, Access::Read) + &load(quad)
     }
 
-    fn write_store(&self, out: &mut String, quad: bool, binding: u32) -> std::fmt::Result {
+    fn store(&self, quad: bool, binding: u32) -> String {
         let form = if quad { Form::Quad } else { Form::Scalar };
-        *out += &self.element.storage(binding, "y", form, Access::ReadWrite);
-        writeln!(out, "fn store(at: u32, v: V) {{ {}(at, v); }}", if quad { "store4_y" } else { "store_y" })
+        let store = if quad { "store4_y" } else { "store_y" };
+        self.element.storage(binding, "y", form, Access::ReadWrite) + &TEXT.fill("store", holes!(store))
     }
 }
 
@@ -300,50 +277,43 @@ impl EndWords {
 }
 
 /// `Params` of a kernel with these words of its `own`.
-fn write_params(out: &mut String, own: &str, axes: u8) -> std::fmt::Result {
+fn declared(own: &str, axes: u8) -> String {
     let (end, axes) = (EndWords::WGSL.trim_end(), axis_members("es", axes.into()));
-    writeln!(out, "struct Params {{\n{own}{end}{axes}\n}}")?;
-    writeln!(out, "@group(0) @binding(0) var<uniform> params: Params;")
+    uniform_of(&format!("{own}{end}{axes}\n"))
 }
 
 /// The types S and U, and V and K: vectors of four, or single elements.
-fn write_vector(out: &mut String, wide: bool, quad: bool) -> std::fmt::Result {
+fn types(wide: bool, quad: bool) -> String {
     let (s, u) = if wide { ("f64", "u64") } else { ("f32", "u32") };
     let (v, k) = if quad { ("vec4<S>", "vec4<U>") } else { ("S", "U") };
-    writeln!(out, "alias S = {s};\nalias U = {u};\nalias V = {v};\nalias K = {k};")
+    TEXT.fill("types", holes!(s, u, v, k))
 }
 
 /// The functions that give the largest and the sum of a vector's elements.
-fn write_folded(out: &mut String, quad: bool) -> std::fmt::Result {
-    if quad {
-        writeln!(out, "fn highest_of(k: K) -> U {{ return max(max(k.x, k.y), max(k.z, k.w)); }}")?;
-        writeln!(out, "fn sum_of(v: V) -> S {{ return (v.x + v.y) + (v.z + v.w); }}")
-    } else {
-        writeln!(out, "fn highest_of(k: K) -> U {{ return k; }}")?;
-        writeln!(out, "fn sum_of(v: V) -> S {{ return v; }}")
-    }
+fn folded(quad: bool) -> &'static str {
+    TEXT.get(if quad { "folded quad" } else { "folded one" })
 }
 
-/// Writes `wgsl/softmax_scalar.wgsl`, whose functions work on keys of rows and the types S, U, V and K, and before it
-/// the constants and functions that it requires.
-pub(crate) fn write_exponentials(out: &mut String, wide: bool, quad: bool) -> std::fmt::Result {
-    if wide {
-        for (name, bits) in KEYS {
-            writeln!(out, "const {name} = {:#x}lu;", bits.1)?;
-        }
-        writeln!(out, "fn exp_s(x: S) -> S {{ return exp_f64(x); }}\nfn log_s(x: S) -> S {{ return log_f64(x); }}")?;
-        let each = if quad { "V(exp_f64(x.x), exp_f64(x.y), exp_f64(x.z), exp_f64(x.w))" } else { "exp_f64(x)" };
-        writeln!(out, "fn exp_v(x: V) -> V {{ return {each}; }}")?;
-    } else {
-        // The device's own exponential: its error stays within the op's bound, and results for infinite arguments are never used.
-        for (name, bits) in KEYS {
-            writeln!(out, "const {name} = {:#x}u;", bits.0)?;
-        }
-        writeln!(out, "fn exp_s(x: S) -> S {{ return exp(x); }}\nfn log_s(x: S) -> S {{ return log_f32(x); }}")?;
-        writeln!(out, "fn exp_v(x: V) -> V {{ return exp(x); }}")?;
-    }
-    *out += include_str!("../../../wgsl/softmax_scalar.wgsl");
-    Ok(())
+/// `load`, of a vector of x.
+fn load(quad: bool) -> String {
+    TEXT.fill("load", holes!(load = if quad { "load4_x" } else { "load_x" }))
+}
+
+/// The constants that `wgsl/softmax_scalar.wgsl` names, for f32 or f64.
+pub(crate) fn keys(wide: bool) -> &'static str {
+    TEXT.get(if wide { "keys of f64" } else { "keys of f32" })
+}
+
+/// Exponentials and logarithms; in f64 that of a vector is `each`.
+pub(crate) fn functions(wide: bool, each: &str) -> String {
+    if wide { TEXT.fill("exponentials of f64", holes!(each)) } else { TEXT.get("exponentials of f32").to_owned() }
+}
+
+/// `wgsl/softmax_scalar.wgsl`, whose functions work on keys of rows and the types S, U, V and K, behind the constants and functions that it
+/// requires.
+pub(crate) fn exponentials(wide: bool, quad: bool) -> String {
+    let each = if quad { "V(exp_f64(x.x), exp_f64(x.y), exp_f64(x.z), exp_f64(x.w))" } else { "exp_f64(x)" };
+    [keys(wide), &functions(wide, each), include_str!("../../../wgsl/softmax_scalar.wgsl")].concat()
 }
 
 #[cfg(test)]

@@ -11,6 +11,9 @@ use crate::ops::matmul::plan as matmul;
 use crate::ops::reduce::plan::template::check_index;
 use crate::plan::{Access, Candidate, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source, looped};
 use crate::wgsl::element::{self, Element, Form};
+use crate::wgsl::pieces::{Pieces, holes, pieces};
+
+const TEXT: Pieces = pieces!("sparse24.wgsl");
 
 /// Invocations of a workgroup.
 const THREADS: u32 = 256;
@@ -26,14 +29,10 @@ pub struct Kernel {
 
 impl KernelText for Kernel {
     fn source(&self) -> Source {
-        const PARAMS: &str = "struct Params {\n    units: u32,\n    tail: u32,     // elements of a short last quad\n    \
-             k: u32,\n    groups: u32,   // of a row\n    words: u32,    // of a row's metadata\n    \
-             x_offset: u32,\n    y_offset: u32, // units\n    metadata_offset: u32,\n";
         // 1: a short last quad is stored whole.
-        let whole_end = if let Step::Decompress { .. } = self.step { "    whole_end: u32,\n" } else { "" };
-        let mut text =
-            format!("const THREADS = {}u;\nconst ITEMS = {ITEMS}u;\n\n{PARAMS}{whole_end}}}\n", self.threads);
-        text += "@group(0) @binding(0) var<uniform> params: Params;\n\n";
+        let more = if let Step::Decompress { .. } = self.step { "    whole_end: u32,\n" } else { "" };
+        let mut text = format!("const THREADS = {}u;\nconst ITEMS = {ITEMS}u;\n\n", self.threads);
+        text += &TEXT.fill("params", holes!(more));
         let (name, element, bindings) = match self.step {
             Step::Compress { part, dtype } => {
                 let element = Element::raw(dtype.size_bytes());
@@ -193,7 +192,7 @@ fn magnitudes(dtype: DType) -> String {
         // i8: -128 has a magnitude of its own.
         None => "min(bits, vec4<u32>(256u) - bits)".to_owned(),
     };
-    format!("fn magnitudes(bits: vec4<u32>) -> vec4<u32> {{ return {value}; }}\n\n")
+    TEXT.fill("magnitudes", holes!(value)) + "\n"
 }
 
 #[cfg(test)]

@@ -8,6 +8,10 @@ use crate::{Error, Operation, Result};
 
 use crate::plan::{Access, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
+use crate::wgsl::params::uniform;
+use crate::wgsl::pieces::{Pieces, pieces};
+
+const TEXT: Pieces = pieces!("take.wgsl");
 
 /// Invocations of a workgroup.
 const THREADS: u32 = 256;
@@ -27,26 +31,21 @@ impl KernelText for Kernel {
         let form = if self.quads { Form::Quad } else { Form::Scalar };
         let mut text = element::prelude(&[self.element, index]);
         text += &format!("const THREADS = {}u;\n\n", self.threads);
-        text += "struct Params {\n";
-        for member in ["items", "row", "rows", "x_offset", "x_stride", "y_offset", "at_offset", "fill_low", "fill_high"]
-        {
-            text += &format!("    {member}: u32,\n");
-        }
-        text += "}\n@group(0) @binding(0) var<uniform> params: Params;\n";
+        text += &uniform([
+            "items",
+            "row",
+            "rows",
+            "x_offset",
+            "x_stride",
+            "y_offset",
+            "at_offset",
+            "fill_low",
+            "fill_high",
+        ]);
         text += &self.element.storage(1, "x", form, Access::Read);
         text += &index.storage(2, "at", Form::Scalar, Access::Read);
         text += &self.element.storage(3, "y", form, Access::ReadWrite);
-        text += if self.quads {
-            "\nfn missing(column: u32) -> vec4<u32> {
-    return vec4(params.fill_low, params.fill_high, params.fill_low, params.fill_high);
-}
-fn load_item(i: u32) -> vec4<u32> { return load4_x(i); }
-fn store_item(i: u32, v: vec4<u32>) { store4_y(i, v); }\n\n"
-        } else {
-            "\nfn missing(column: u32) -> u32 { return select(params.fill_low, params.fill_high, column % 2u == 1u); }
-fn load_item(i: u32) -> u32 { return load_x(i); }
-fn store_item(i: u32, v: u32) { store_y(i, v); }\n\n"
-        };
+        text += &["\n", TEXT.get(if self.quads { "quads" } else { "elements" }), "\n"].concat();
         text += include_str!("../../../wgsl/take.wgsl");
         let shape = if self.quads { "quads" } else { "elements" };
         let bits = 8 * self.element.dtype().size_bytes();

@@ -13,7 +13,11 @@ use crate::ops::Attention;
 use crate::plan::{Access, Caps, Cooperative, KernelKey, KernelText, Launch, Plan, Slot, Source, looped};
 use crate::wgsl::element::{self, Element, Form};
 use crate::wgsl::math;
+use crate::wgsl::pieces::{Pieces, fill, holes, lines, pieces};
 use crate::{DType, Operation, Result};
+
+/// Parts of both kernels that are the same whatever is unrolled.
+const TEXT: Pieces = pieces!("attention_cooperative.wgsl");
 
 /// What this way is called among the candidates.
 pub(super) const NAME: &str = "attention_cooperative";
@@ -170,12 +174,12 @@ impl Kernel {
         writeln!(out, "const CAUSAL = {causal};\nconst MASKED = {masked};\nconst HIDES = {};", causal || masked)?;
         let [size, width] = self.exact;
         writeln!(out, "const EXACT_SIZE = {size};\nconst EXACT_WIDTH = {width};")?;
-        text::write_params(out, "f32")?;
+        *out += &text::params("f32");
         for name in ["xq", "xk", "xv"] {
-            quads(out, bindings, name, Access::Read)?;
+            *out += &quads(bindings, name, Access::Read);
         }
-        write_mask(out, bindings, masked.then_some(self.mask))?;
-        quads(out, bindings, "xo", Access::ReadWrite)?;
+        *out += &shown(bindings, masked.then_some(self.mask));
+        *out += &quads(bindings, "xo", Access::ReadWrite);
         bindings.push(Access::ReadWrite);
         *out += &self.sums.storage(bindings.len() as u32, "lse", Form::Scalar, Access::ReadWrite);
         Ok(())
@@ -245,7 +249,6 @@ impl Kernel {
         for n in 0..quads {
             writeln!(out, "{PAD}var score_{n} = scores[at + {}u];", 2 * n)?;
         }
-        writeln!(out, "{PAD}// Whether every query sees all of these keys.")?;
         let mut whole = "key0 + KEYS <= params.keys".to_owned();
         if self.causal {
             whole += " && i32(key0 + KEYS) <= i32(row0) + params.shift + 1";
@@ -253,12 +256,8 @@ impl Kernel {
         if self.masked {
             whole = "false".to_owned();
         }
-        writeln!(out, "{PAD}if !({whole}) {{")?;
-        for n in 0..quads {
-            let seen = format!("seen(b, h, i, key0 + 4u * half + {}u)", 8 * n);
-            writeln!(out, "{PAD}    score_{n} = select(nothing, score_{n}, {seen});")?;
-        }
-        writeln!(out, "{PAD}}}")?;
+        let scores = (0..quads).map(|n| TEXT.fill("scores where seen", holes!(n, first = 8 * n)));
+        *out += &TEXT.fill("seen", holes!(whole, scores = scores.collect::<String>()));
         let fold = |name: &str, join: &dyn Fn(&str, &str) -> String| {
             let mut terms: Vec<String> = (0..quads).map(|n| format!("{name}_{n}")).collect();
             while terms.len() > 1 {
@@ -270,23 +269,12 @@ impl Kernel {
             }
             terms.concat()
         };
-        writeln!(out, "{PAD}let high = {};", fold("score", &|a, b| format!("max({a}, {b})")))?;
-        writeln!(out, "{PAD}var peak = max(max(high.x, high.y), max(high.z, high.w)) * scale;")?;
-        writeln!(out, "{PAD}peak = max(peak, subgroupShuffleXor(peak, 1u));")?;
-        writeln!(out, "{PAD}if peak > mark + RAISE {{")?;
-        writeln!(out, "{PAD}    if mark > -LARGEST {{")?;
-        writeln!(
-            out,
-            "{PAD}        shrink = exp2(mark - peak);\n{PAD}        atomicStore(&flags[RAISED], 1u);\n{PAD}    }}"
-        )?;
-        writeln!(out, "{PAD}    mark = peak;\n{PAD}}}")?;
-        writeln!(out, "{PAD}let anchor = vec4<f32>(select(BIAS - mark, 0f, mark <= -LARGEST));")?;
+        *out += &TEXT.fill("mark", holes!(high = fold("score", &|a, b| format!("max({a}, {b})"))));
         for n in 0..quads {
-            writeln!(out, "{PAD}let share_{n} = exp2(fma(score_{n}, vec4<f32>(scale), anchor));")?;
-            writeln!(out, "{PAD}shares[at + {}u] = V(share_{n});", 2 * n)?;
+            *out += &TEXT.fill("share", holes!(n, at = 2 * n));
         }
-        writeln!(out, "{PAD}let whole = {};", fold("share", &|a, b| format!("({a} + {b})")))?;
-        writeln!(out, "{PAD}total = total * shrink + ((whole.x + whole.y) + (whole.z + whole.w));")
+        *out += &TEXT.fill("total", holes!(whole = fold("share", &|a, b| format!("({a} + {b})"))));
+        Ok(())
     }
 
     /// All sums by way of the rows of scores, which nobody needs any more, each row times its factor.
@@ -344,10 +332,8 @@ impl Kernel {
             for n in 0..2 * group.len() as u32 {
                 let column = format!("column0 + {}u + half", group.start * SIZE / 4 + 2 * n);
                 let inside = if self.exact[1] { String::new() } else { format!("if 4u * ({column}) < params.width ") };
-                writeln!(out, "{PAD}    {inside}{{")?;
-                writeln!(out, "{PAD}        let sum = scores[at + {}u];", 2 * n)?;
-                writeln!(out, "{PAD}        xo[out_at + {column}] = V(sum * inverse);")?;
-                writeln!(out, "{PAD}        is_strange = is_strange || any(is_wild(sum));\n{PAD}    }}")?;
+                let (at, target, place, times) = (2 * n, "xo", "out_at", " * inverse");
+                *out += &TEXT.fill("store quad", holes!(inside, at, target, place, column, times));
             }
             writeln!(out, "{PAD}}}\n{PAD}workgroupBarrier(); // sums have been read")?;
         }
@@ -356,24 +342,26 @@ impl Kernel {
 
     /// The entry point with its holes filled.
     fn main_text(&self) -> String {
-        let mut text = include_str!("../../../../wgsl/attention_cooperative.wgsl").to_owned();
-        let mut fill = |hole: &str, write: &dyn Fn(&mut String) -> std::fmt::Result| fill(&mut text, hole, write);
-        fill("LOAD_QUERIES", &|out| write_own(out, ["query", "q_at", "row0", "query"], self.deep));
-        fill("FIRST_KEYS", &|out| {
-            self.fetch(out, false, "0u", "        ")?;
-            self.put(out, false, "        ")
-        });
-        fill("SUMS", &|out| (0..self.across).try_for_each(|f| writeln!(out, "        var sum{f} = Sum();")));
-        fill("FETCH_VALUES", &|out| self.fetch(out, true, "key0", "            "));
-        fill("SCORES", &|out| self.scores(out));
-        fill("PUT_VALUES", &|out| self.put(out, true, "            "));
-        fill("SOFTMAX", &|out| self.softmax(out));
-        fill("RESCALE", &|out| self.rescale(out));
-        fill("FETCH_KEYS", &|out| self.fetch(out, false, "key0 + KEYS", "            "));
-        fill("ADD", &|out| self.add(out));
-        fill("PUT_KEYS", &|out| self.put(out, false, "            "));
-        fill("STORE", &|out| self.store(out));
-        text
+        fill(
+            include_str!("../../../../wgsl/attention_cooperative.wgsl"),
+            holes!(
+                LOAD_QUERIES = lines(|out| write_own(out, ["query", "q_at", "row0", "query"], self.deep)),
+                FIRST_KEYS = lines(|out| {
+                    self.fetch(out, false, "0u", "        ")?;
+                    self.put(out, false, "        ")
+                }),
+                SUMS = (0..self.across).map(|f| format!("        var sum{f} = Sum();\n")).collect::<String>(),
+                FETCH_VALUES = lines(|out| self.fetch(out, true, "key0", "            ")),
+                SCORES = lines(|out| self.scores(out)),
+                PUT_VALUES = lines(|out| self.put(out, true, "            ")),
+                SOFTMAX = lines(|out| self.softmax(out)),
+                RESCALE = lines(|out| self.rescale(out)),
+                FETCH_KEYS = lines(|out| self.fetch(out, false, "key0 + KEYS", "            ")),
+                ADD = lines(|out| self.add(out)),
+                PUT_KEYS = lines(|out| self.put(out, false, "            ")),
+                STORE = lines(|out| self.store(out)),
+            ),
+        )
     }
 }
 
@@ -445,26 +433,19 @@ fn write_own(out: &mut String, [load, at, row0, name]: [&str; 4], matrices: u32)
 }
 
 /// A buffer of f16 as it is: not by way of f32.
-fn quads(out: &mut String, bindings: &mut Vec<Access>, name: &str, access: Access) -> std::fmt::Result {
+fn quads(bindings: &mut Vec<Access>, name: &str, access: Access) -> String {
     bindings.push(access);
     let mode = if access == Access::Read { "read" } else { "read_write" };
-    writeln!(out, "@group(0) @binding({}) var<storage, {mode}> {name}: array<vec4<f16>>;", bindings.len())
+    format!("@group(0) @binding({}) var<storage, {mode}> {name}: array<vec4<f16>>;\n", bindings.len())
 }
 
-fn write_mask(out: &mut String, bindings: &mut Vec<Access>, mask: Option<Element>) -> std::fmt::Result {
-    if let Some(mask) = mask {
+/// The mask, where there is one, and `is_shown`.
+fn shown(bindings: &mut Vec<Access>, mask: Option<Element>) -> String {
+    let storage = mask.map_or(String::new(), |mask| {
         bindings.push(Access::Read);
-        *out += &mask.storage(bindings.len() as u32, "xm", Form::Scalar, Access::Read);
-    }
-    text::write_mask(mask.is_some(), out)
-}
-
-/// Fills a hole of `text`.
-fn fill(text: &mut String, hole: &str, write: &dyn Fn(&mut String) -> std::fmt::Result) {
-    let mut filled = String::new();
-    // Formatting into a String cannot fail.
-    let _ = write(&mut filled);
-    *text = text.replace(&format!("{hole}\n"), &filled);
+        mask.storage(bindings.len() as u32, "xm", Form::Scalar, Access::Read)
+    });
+    storage + text::shown(mask.is_some())
 }
 
 /// A kernel of this body behind its features, and what it calls.

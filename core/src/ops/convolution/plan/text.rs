@@ -6,6 +6,11 @@ use crate::plan::{Access, KernelText, Source, looped};
 use super::{Kernel, PARAMS, Shape, THREADS, Way};
 use crate::wgsl::element::{self, Form};
 use crate::wgsl::math;
+use crate::wgsl::params::uniform;
+use crate::wgsl::pieces::{Pieces, holes, pieces};
+
+/// What becomes of a sum, in all kernels of convolutions.
+pub(super) const TEXT: Pieces = pieces!("convolution.wgsl");
 
 impl Shape {
     /// Workgroup memory of tiles, in elements of `size` bytes.
@@ -35,9 +40,8 @@ impl KernelText for Kernel {
             head += &format!("const A_ALONG_K = {a_along_k};\nconst B_ALONG_K = {b_along_k};\n");
             head += &format!("const N_FIRST = {};\n", self.way != Way::Weights);
         }
-        head += "\nstruct Params {\n";
-        PARAMS.iter().for_each(|member| head += &format!("    {member}: u32,\n"));
-        head += "}\n@group(0) @binding(0) var<uniform> params: Params;\n";
+        head += "\n";
+        head += &uniform(PARAMS);
         let mut bindings = Vec::new();
         let mut storage = |element: element::Element, name: &str, access: Access| {
             bindings.push(access);
@@ -63,14 +67,8 @@ impl KernelText for Kernel {
             body += "\n";
         }
         body += match (self.shape, self.way) {
-            (Shape::Combine { sums: true }, _) => {
-                "fn slabs_of(element: u32) -> Acc {
-    var sum = Acc();
-    for (var slab = 0u; slab < params.slabs; slab++) { sum += load_sums(slab * params.total + element); }
-    return sum;
-}\n"
-            }
-            (Shape::Combine { sums: false }, _) => "fn slabs_of(element: u32) -> Acc { return Acc(); }\n",
+            (Shape::Combine { sums: true }, _) => TEXT.get("sum of slabs"),
+            (Shape::Combine { sums: false }, _) => TEXT.get("no slabs"),
             (_, Way::Forward) => {
                 concat!(
                     include_str!("../../../../wgsl/convolution_rows.wgsl"),
@@ -168,21 +166,13 @@ impl Kernel {
 
     /// `finish(slab, place, sum)`: the end of a sum, of which `place` names pixel and channel.
     fn finish(&self) -> String {
-        let mut text = String::from("fn finish(slab: u32, place: vec2<u32>, sum: Acc) {\n");
-        text += "    let element = place.x * params.width + place.y;\n";
         if self.partial {
-            return text + "    store_y(slab * params.total + element, sum);\n}\n\n";
+            return TEXT.get("finish slab").to_owned();
         }
-        text += "    var value = sum;\n";
-        if self.residual {
-            text += "    value += load_residual(params.c_base + place.x * params.c_pitch + place.y);\n";
-        }
-        if self.bias {
-            text += "    value += load_bias(params.bias_base + place.y * params.bias_step);\n";
-        }
-        if let Some(f) = self.activation {
-            text += &format!("    value = {};\n", math::unary(f, self.accumulator.dtype(), "value"));
-        }
-        text + "    store_y(params.y_base + element, value);\n}\n\n"
+        let residual = if self.residual { TEXT.get("residual") } else { "" };
+        let bias = if self.bias { TEXT.get("bias") } else { "" };
+        let value = self.activation.map(|f| math::unary(f, self.accumulator.dtype(), "value"));
+        let activation = value.map_or(String::new(), |value| TEXT.fill("activation", holes!(value)));
+        TEXT.fill("finish", holes!(residual, bias, activation))
     }
 }

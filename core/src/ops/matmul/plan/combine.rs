@@ -2,8 +2,6 @@
 //!
 //! Also the whole product when K is 0, where there is nothing to add.
 
-use std::fmt::Write;
-
 use crate::Result;
 use crate::ops::Matmul;
 
@@ -13,6 +11,9 @@ use crate::plan::looped;
 use crate::plan::{Access, Caps, Launch, Slot, Source};
 use crate::wgsl::element::{self, Form};
 use crate::wgsl::math;
+use crate::wgsl::pieces::{Pieces, holes, pieces};
+
+const TEXT: Pieces = pieces!("matmul_combine.wgsl");
 
 const THREADS: u32 = 256;
 
@@ -56,9 +57,7 @@ impl Combine {
     }
 
     pub fn source(&self) -> Source {
-        let mut body = String::new();
-        // Formatting into a String cannot fail.
-        let _ = self.write_body(&mut body);
+        let body = self.body();
         let mut bindings = if self.sums { vec![Access::Read] } else { Vec::new() };
         bindings.push(Access::ReadWrite);
         bindings.extend(self.epilogue.accesses());
@@ -69,42 +68,23 @@ impl Combine {
         }
     }
 
-    fn write_body(&self, out: &mut String) -> std::fmt::Result {
+    fn body(&self) -> String {
         let (acc, value) = (self.epilogue.sum().scalar(), self.epilogue.value.scalar());
         let form = if self.quad { Form::Quad } else { Form::Scalar };
         let mut binding = 1;
-        *out += &self.epilogue.params_text(self.axes, &["elements", "splits"]);
+        let mut out = self.epilogue.params_text(self.axes, &["elements", "splits"]);
         if self.sums {
-            *out += &self.epilogue.sum().storage(binding, "sums", Form::Scalar, Access::Read);
+            out += &self.epilogue.sum().storage(binding, "sums", Form::Scalar, Access::Read);
             binding += 1;
         }
-        *out += &self.epilogue.output.storage(binding, "d", form, Access::ReadWrite);
-        *out += &self.epilogue.text(binding + 1, self.axes);
-        writeln!(out, "fn result(at: u32) -> {value} {{\n    var sum = {acc}();")?;
-        if self.sums {
-            writeln!(
-                out,
-                "    for (var s = 0u; s < params.splits; s++) {{ sum += load_sums(s * params.elements + at); }}"
-            )?;
-        }
-        writeln!(out, "    let row = at / params.n;")?;
+        out += &self.epilogue.output.storage(binding, "d", form, Access::ReadWrite);
+        out += &self.epilogue.text(binding + 1, self.axes);
+        let slabs = if self.sums { TEXT.get("slabs") } else { "" };
         let batch = if self.epilogue.ends.is_some() { "group_of(row)" } else { "row / params.m" };
-        writeln!(out, "    return epilogue(sum, {batch}, row % params.m, at % params.n);\n}}\n")?;
-        writeln!(out, "@compute @workgroup_size({THREADS})\nfn main(")?;
-        writeln!(out, "    @builtin(workgroup_id) group: vec3<u32>,\n    @builtin(num_workgroups) groups: vec3<u32>,")?;
-        writeln!(out, "    @builtin(local_invocation_index) thread: u32,\n) {{")?;
-        writeln!(out, "    let unit = (group.y * groups.x + group.x) * {THREADS}u + thread;")?;
-        if !self.quad {
-            writeln!(out, "    if unit < params.elements {{ store_d(params.target_base + unit, result(unit)); }}")?;
-            return writeln!(out, "}}");
-        }
-        writeln!(out, "    let at = unit * 4u;\n    if at >= params.elements {{ return; }}")?;
-        writeln!(out, "    let live = min(params.elements - at, 4u);\n    var values = vec4<{value}>();")?;
-        writeln!(out, "    for (var i = 0u; i < live; i++) {{ values[i] = result(at + i); }}")?;
-        writeln!(out, "    let goal = params.target_base / 4u + unit;")?;
-        writeln!(
-            out,
-            "    if live == 4u {{ store4_d(goal, values); }} else {{ store_tail_d(goal, values, live); }}\n}}"
-        )
+        let stores = match self.quad {
+            true => TEXT.fill("store quad", holes!(value)),
+            false => TEXT.get("store one").to_owned(),
+        };
+        out + &TEXT.fill("result", holes!(value, acc, slabs, batch, threads = THREADS, stores))
     }
 }

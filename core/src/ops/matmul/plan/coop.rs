@@ -43,6 +43,9 @@ use crate::plan::looped;
 use crate::plan::{Access, Cooperative, Source};
 use crate::wgsl::element::{self, Form};
 use crate::wgsl::math;
+use crate::wgsl::pieces::{Pieces, holes, lines, pieces};
+
+const TEXT: Pieces = pieces!("matmul_coop.wgsl");
 
 /// Tile rows walked together before moving along N.
 const RASTER: u32 = 8;
@@ -206,11 +209,7 @@ impl Coop {
             block_n / warps_n
         )?;
         *out += &self.epilogue.params_text(self.axes, &OWN_PARAMS);
-        writeln!(out, "alias T = {};\nalias V = vec4<T>;", self.factor())?;
-        for role in ["A", "B"] {
-            writeln!(out, "alias Factor{role} = coop_mat{size}x{size}<{}, {role}>;", self.factor())?;
-        }
-        writeln!(out, "alias Sum = coop_mat{size}x{size}<{sum}, C>;")?;
+        *out += &TEXT.fill("types", holes!(t = self.factor(), size, sum));
         for (binding, side) in [(1, &sides[0]), (2, &sides[1])] {
             self.write_operand(out, binding, side)?;
         }
@@ -231,96 +230,70 @@ impl Coop {
             let (rows, stride) = (side.rows(block_k), side.stride(block_k, self.product.factors));
             writeln!(out, "var<workgroup> {}_tile: array<V, {}>;", side.name, rows * stride / 4)?;
         }
-        writeln!(out, "\n@compute @workgroup_size({threads})\nfn main(")?;
-        writeln!(out, "    @builtin(workgroup_id) group: vec3<u32>,\n    @builtin(num_workgroups) groups: vec3<u32>,")?;
-        writeln!(out, "    @builtin(local_invocation_index) thread: u32,\n    @builtin(subgroup_id) subgroup: u32,")?;
-        writeln!(out, "    @builtin(num_subgroups) subgroups: u32,\n) {{")?;
-        writeln!(out, "    let id = group.y * groups.x + group.x;\n    let tiles = params.tiles_m * params.tiles_n;")?;
-        writeln!(out, "    let layer = id / tiles;")?;
-        writeln!(out, "    if layer >= params.batches * params.splits {{ return; }}")?;
-        if self.parts == Parts::Scaled {
-            writeln!(out, "    if info[0] == 0u {{ return; }} // the plain kernel's turn")?;
-            writeln!(out, "    let scale_a = bitcast<f32>(info[1]);\n    let scale_b = bitcast<f32>(info[2]);")?;
-            writeln!(out, "    let back = bitcast<f32>(info[3]);")?;
-        }
-        writeln!(out, "    let split = layer % params.splits;\n    let batch = layer / params.splits;")?;
-        writeln!(out, "    let place = id % tiles;\n    let band = place / ({RASTER}u * params.tiles_n);")?;
-        writeln!(out, "    let band_first = band * {RASTER}u;")?;
-        writeln!(out, "    let band_rows = min({RASTER}u, params.tiles_m - band_first);")?;
-        writeln!(out, "    let in_band = place - band * {RASTER}u * params.tiles_n;")?;
-        writeln!(out, "    let tile_m = (band_first + in_band % band_rows) * {block_m}u;")?;
-        writeln!(out, "    let tile_n = in_band / band_rows * {block_n}u;")?;
-        writeln!(out, "    let k_first = split * params.slab;")?;
-        if self.parts == Parts::Split {
-            // Low and high parts are two halves of K: low * high, high * low, high * high.
-            writeln!(out, "    let part = params.k / 2u;\n    let k_end = 3u * part;")?;
-        } else {
-            writeln!(out, "    let k_end = min(k_first + params.slab, params.k);")?;
-        }
-        let layer = if self.target == Target::Partial { "(split * params.batches + batch)" } else { "batch" };
-        let base = if self.target == Target::Partial { "" } else { "params.target_base + " };
-        writeln!(out, "    let d_start = {base}{layer} * params.m * params.n;")?;
-        for side in &sides {
-            self.write_places(out, side)?;
-        }
+        let partial = self.target == Target::Partial;
+        let is_about = matches!(self.lanes, Lanes::About(_));
         let warps = self.warps();
-        match self.lanes {
-            Lanes::Exactly(_) => writeln!(out, "    let warp = subgroup;")?,
-            Lanes::About(_) => {
-                writeln!(out, "    // As many rounds as it takes the subgroups there are to do all rectangles.")?;
-                writeln!(out, "    for (var first = 0u; first < {warps}u; first += subgroups) {{")?;
-                writeln!(out, "    let warp = min(first + subgroup, {}u);", warps - 1)?;
-            }
-        }
-        writeln!(out, "    let own_m = warp % {warps_m}u * {}u;", block_m / warps_m)?;
-        writeln!(out, "    let own_n = warp / {warps_m}u * {}u;", block_n / warps_n)?;
-        self.write_steps(out, &sides)?;
-        self.write_stores(out)?;
-        if let Lanes::About(_) = self.lanes {
-            writeln!(out, "    workgroupBarrier(); // the round is over\n    }}")?;
-        }
-        writeln!(out, "}}")
+        *out += "\n";
+        *out += &TEXT.fill(
+            "main",
+            holes!(
+                threads,
+                scales = if self.parts == Parts::Scaled { TEXT.get("scales") } else { "" },
+                raster = RASTER,
+                block_m,
+                block_n,
+                range = TEXT.get(if self.parts == Parts::Split { "range of parts" } else { "range" }),
+                base = if partial { "" } else { "params.target_base + " },
+                layer = if partial { "(split * params.batches + batch)" } else { "batch" },
+                places = lines(|out| sides.iter().try_for_each(|side| self.write_places(out, side))),
+                warp = match is_about {
+                    true => TEXT.fill("warps in rounds", holes!(warps, last = warps - 1)),
+                    false => TEXT.get("warp").to_owned(),
+                },
+                warps_m,
+                own_m = block_m / warps_m,
+                own_n = block_n / warps_n,
+                steps = lines(|out| {
+                    self.write_steps(out, &sides)?;
+                    self.write_stores(out)
+                }),
+                end = if is_about { TEXT.get("end of rounds") } else { "" },
+            ),
+        );
+        Ok(())
     }
 
     /// The steps along K: the next one's operands travel while one is multiplied.
     fn write_steps(&self, out: &mut String, sides: &[Side; 2]) -> std::fmt::Result {
         self.write_sums(out)?;
-        writeln!(out, "    // The first step.")?;
-        self.write_fetch(out, sides, ["k_first"; 2], "    ")?;
-        self.write_put(out, sides, "    ")?;
-        writeln!(out, "    workgroupBarrier(); // the first step is complete")?;
+        let fetch = lines(|out| {
+            self.write_fetch(out, sides, ["k_first"; 2], "    ")?;
+            self.write_put(out, sides, "    ")
+        });
+        *out += &TEXT.fill("first step", holes!(fetch));
         if self.parts != Parts::Split {
-            return self.write_loop(out, sides, ["k_first", "k_end"]);
+            *out += &self.steps(sides, ["k_first", "k_end"]);
+            return Ok(());
         }
-        self.write_loop(out, sides, ["k_first", "params.k"])?;
+        *out += &self.steps(sides, ["k_first", "params.k"]);
         writeln!(out, "    // Low parts are kept so much larger.")?;
         self.write_scaling(out, split::LOW_SCALE_INVERSE)?;
-        self.write_loop(out, sides, ["params.k", "k_end"])?;
+        *out += &self.steps(sides, ["params.k", "k_end"]);
         // Loaded here, where registers are free.
         writeln!(out, "    // By two factors: one may be out of range.\n    let back = factors[batch];")?;
         self.write_scaling(out, "back.x")?;
         self.write_scaling(out, "back.y")
     }
 
-    fn write_loop(&self, out: &mut String, sides: &[Side; 2], [first, end]: [&str; 2]) -> std::fmt::Result {
-        let block_k = self.shape.tile.block_k;
-        writeln!(out, "    for (var k0 = {first}; k0 < {end}; k0 += {block_k}u) {{")?;
-        // No branch: the last round fetches the first step again, for nothing.
-        writeln!(out, "        // The next step's operands travel while this one is multiplied.")?;
-        writeln!(out, "        let next = select(k_first, k0 + {block_k}u, k0 + {block_k}u < k_end);")?;
-        if self.parts == Parts::Split {
-            // A reads its low, high and high parts in turn, B its high, low and high ones. The third part is one that
-            // is stored already.
-            writeln!(out, "        let next_a = select(next, next - part, next >= params.k);")?;
-            writeln!(out, "        let next_b = select(next, next - params.k, next >= params.k);")?;
-            self.write_fetch(out, sides, ["next_a", "next_b"], "        ")?;
-        } else {
-            self.write_fetch(out, sides, ["next"; 2], "        ")?;
-        }
-        self.write_multiply(out, sides)?;
-        writeln!(out, "        workgroupBarrier(); // everyone has read this step")?;
-        self.write_put(out, sides, "        ")?;
-        writeln!(out, "        workgroupBarrier(); // the next step is complete\n    }}")
+    fn steps(&self, sides: &[Side; 2], [first, end]: [&str; 2]) -> String {
+        let (nexts, places) = match self.parts {
+            Parts::Split => (TEXT.get("next parts"), ["next_a", "next_b"]),
+            Parts::Whole | Parts::Scaled => ("", ["next"; 2]),
+        };
+        let fetch = lines(|out| self.write_fetch(out, sides, places, "        "));
+        let multiply = lines(|out| self.write_multiply(out, sides));
+        let put = lines(|out| self.write_put(out, sides, "        "));
+        TEXT.fill("steps", holes!(first, end, block_k = self.shape.tile.block_k, nexts, fetch, multiply, put))
     }
 
     fn write_target(&self, out: &mut String) -> std::fmt::Result {

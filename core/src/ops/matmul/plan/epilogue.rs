@@ -1,8 +1,6 @@
 //! The end of a matrix product, D = activation(alpha (sum * scale_a * scale_b) + beta C + bias), and the words of `Params`
 //! that say where every operand lies. Shared by the tiled kernel, the matrix-vector kernel and the combining one.
 
-use std::fmt::Write;
-
 use crate::ops::{GroupedMatmul, Matmul, MatmulDims};
 use crate::{DType, Layout, Operation, Result, Scalar, TensorSpec, UnaryFn};
 
@@ -10,6 +8,11 @@ use crate::plan::looped;
 use crate::plan::{Access, Caps, Slot};
 use crate::wgsl::element::{Element, Form};
 use crate::wgsl::math;
+use crate::wgsl::params::axis_members;
+use crate::wgsl::pieces::{Pieces, holes, pieces};
+
+/// How elements are got, and what becomes of a sum.
+pub(super) const TEXT: Pieces = pieces!("matmul.wgsl");
 
 /// The steps of a kernel's epilogue: part of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,11 +49,9 @@ pub(crate) enum Ends {
 
 /// Declares the buffer of ends at `binding`, and `fn end_of(group)`.
 pub(super) fn end_of(ends: Element, binding: u32) -> String {
-    let mut text = ends.storage(binding, "ends", Form::Scalar, Access::Read);
     let end = "load_ends(params.ends_base + group * params.ends_step)";
     let end = if ends.dtype() == DType::I32 { format!("u32(max({end}, 0))") } else { end.to_owned() };
-    let _ = writeln!(text, "fn end_of(group: u32) -> u32 {{ return {end}; }}");
-    text
+    ends.storage(binding, "ends", Form::Scalar, Access::Read) + &TEXT.fill("end_of", holes!(end))
 }
 
 /// One batch dimension: its extent and the strides of A, B, C and the scales.
@@ -135,16 +136,11 @@ impl Epilogue {
         let groups: &[&str] = if self.ends.is_some() { &GROUPS } else { &[] };
         let blocks: &[&str] = if self.blocks { &BLOCKS } else { &[] };
         for name in COMMON.iter().chain(scales).chain(blocks).chain(groups).chain(own) {
-            let _ = write!(text, " {name}: u32,");
+            text += &format!(" {name}: u32,");
         }
-        text += "\n   ";
-        let scales: &[char] = if self.has_scales() { &['r', 's'] } else { &[] };
-        for name in ['e', 'a', 'b', 'c'].iter().chain(scales) {
-            for i in 0..axes {
-                let _ = write!(text, " {name}{i}: u32,");
-            }
-        }
-        text + "\n}\n@group(0) @binding(0) var<uniform> params: Params;\n"
+        let letters = if self.has_scales() { "eabcrs" } else { "eabc" };
+        text += &format!("\n   {}\n}}\n", axis_members(letters, axes.into()));
+        text + "@group(0) @binding(0) var<uniform> params: Params;\n"
     }
 
     /// The index of K among the words of `Params`, and that of the first word of a kernel's own.
@@ -183,31 +179,26 @@ impl Epilogue {
         decode(self.scale_a, "batch_of_rows", "params.rows_base", 'r');
         decode(self.scale_b, "batch_of_cols", "params.cols_base", 's');
         let sum = if value == acc { "sum".to_owned() } else { format!("{value}(sum)") };
-        let _ =
-            writeln!(text, "fn epilogue(sum: {acc}, batch: u32, row: u32, col: u32) -> {value} {{\n    var x = {sum};");
+        let mut steps = String::new();
         if self.ends.is_some() {
-            let _ = writeln!(text, "    if batch >= params.groups {{ return {value}(); }} // a row of no group");
+            steps += &TEXT.fill("no group", holes!(value));
         }
-        if self.scale_a && !self.blocks {
-            text += "    x = x * load_row_scale(batch_of_rows(batch) + row * params.rows_step);\n";
-        }
-        if self.scale_b && !self.blocks {
-            text += "    x = x * load_col_scale(batch_of_cols(batch) + col * params.cols_step);\n";
-        }
-        if self.scale {
-            text += "    x = params.alpha * x;\n";
-        }
-        if self.add {
-            text += "    x += params.beta * load_c(batch_of_c(batch) + row * params.c_row + col * params.c_col);\n";
+        for (wanted, step) in [
+            (self.scale_a && !self.blocks, "scale a"),
+            (self.scale_b && !self.blocks, "scale b"),
+            (self.scale, "alpha"),
+            (self.add, "add c"),
+        ] {
+            steps += if wanted { TEXT.get(step) } else { "" };
         }
         if self.bias {
             let group = if self.ends.is_some() { " + batch * params.bias_group" } else { "" };
-            let _ = writeln!(text, "    x += load_bias(params.bias_base{group} + col * params.bias_step);");
+            steps += &TEXT.fill("bias", holes!(group));
         }
         if let Some(f) = self.activation {
-            let _ = writeln!(text, "    x = {};", math::unary(f, self.value.dtype(), "x"));
+            steps += &TEXT.fill("activation", holes!(activated = math::unary(f, self.value.dtype(), "x")));
         }
-        text + "    return x;\n}\n"
+        text + &TEXT.fill("epilogue", holes!(acc, value, sum, steps))
     }
 
     /// Declares at `binding` the buffer that says which rows a group owns, and the functions that find the group of a

@@ -30,6 +30,9 @@ use crate::plan::looped;
 use crate::plan::{Access, Source};
 use crate::wgsl::element::{self, Element, Form};
 use crate::wgsl::math;
+use crate::wgsl::pieces::{Pieces, holes, lines, pieces};
+
+const TEXT: Pieces = pieces!("matmul_tiled.wgsl");
 
 /// Tile rows walked together before moving along N.
 const RASTER: u32 = 8;
@@ -269,88 +272,56 @@ impl Tiled {
         let axes = usize::from(self.axes);
         *out += &decode("batch_of_a", "params.a_base", 'a', axes);
         *out += &decode("batch_of_b", "params.b_base", 'b', axes);
-        let (stride_a, stride_b) = (block_m / 4, block_n / 4);
-        writeln!(out, "var<workgroup> a_tile: array<V, {}>;", block_k * stride_a)?;
-        writeln!(out, "var<workgroup> b_tile: array<V, {}>;\n", block_k * stride_b)?;
-        writeln!(out, "@compute @workgroup_size({threads})\nfn main(")?;
-        writeln!(out, "    @builtin(workgroup_id) group: vec3<u32>,\n    @builtin(num_workgroups) groups: vec3<u32>,")?;
-        writeln!(out, "    @builtin(local_invocation_index) thread: u32,\n) {{")?;
-        writeln!(out, "    let id = group.y * groups.x + group.x;\n    let tiles = params.tiles_m * params.tiles_n;")?;
-        writeln!(out, "    let layer = id / tiles;")?;
-        writeln!(out, "    if layer >= params.batches * params.splits {{ return; }}")?;
-        if self.gate == Gate::Zero {
-            writeln!(out, "    if info[0] != 0u {{ return; }} // done by the kernel before")?;
-        }
-        if !self.is_grouped() {
-            writeln!(out, "    let split = layer % params.splits;\n    let batch = layer / params.splits;")?;
-        }
-        writeln!(out, "    let place = id % tiles;\n    let band = place / ({RASTER}u * params.tiles_n);")?;
-        writeln!(out, "    let band_first = band * {RASTER}u;")?;
-        writeln!(out, "    let band_rows = min({RASTER}u, params.tiles_m - band_first);")?;
-        writeln!(out, "    let in_band = place - band * {RASTER}u * params.tiles_n;")?;
-        if self.is_grouped() {
-            writeln!(out, "    let part = part_of(band_first + in_band % band_rows, {block_m}u);")?;
-            writeln!(out, "    if part.row >= params.m {{ return; }} // fewer tiles than there could be")?;
-            writeln!(out, "    let batch = part.group;\n    let tile_m = part.row;")?;
-        } else {
-            writeln!(out, "    let tile_m = (band_first + in_band % band_rows) * {block_m}u;")?;
-        }
-        writeln!(out, "    let tile_n = in_band / band_rows * {block_n}u;")?;
-        let partial = self.target == Target::Partial;
-        if self.is_grouped() && partial {
-            writeln!(out, "    let split = layer % params.splits;\n    let k_first = split * params.slab;")?;
-            writeln!(out, "    let slab_end = min(k_first + params.slab, params.k);")?;
-            writeln!(out, "    let k_end = select(k_first, slab_end, batch < params.groups);")?;
-        } else if self.is_grouped() {
-            writeln!(out, "    let k_first = 0u;\n    let k_end = select(0u, params.k, batch < params.groups);")?;
-        } else if self.epilogue.blocks && partial {
-            writeln!(out, "    let k_first = split * params.slab;")?;
-            writeln!(out, "    let slab_end = min(k_first + params.slab, params.k);")?;
-            writeln!(out, "    // Of a block, which may have begun before.")?;
-            writeln!(
-                out,
-                "    var k_end = k_first + min(params.block_k - k_first % params.block_k, slab_end - k_first);"
-            )?;
-        } else if self.epilogue.blocks {
-            writeln!(out, "    let k_first = 0u;\n    var k_end = min(params.block_k, params.k); // of a block")?;
-        } else {
-            writeln!(out, "    let k_first = split * params.slab;")?;
-            writeln!(out, "    let k_end = min(k_first + params.slab, params.k);")?;
-        }
-        writeln!(out, "    let lane = thread % {WARP}u;\n    let warp = thread / {WARP}u;")?;
-        writeln!(out, "    let own_m = warp % {warps_m}u * {}u + lane / {LANES_N}u;", block_m / warps_m / 4)?;
-        writeln!(out, "    let own_n = warp / {warps_m}u * {}u + lane % {LANES_N}u;", block_n / warps_n / 4)?;
-        for i in 0..tm {
-            for j in 0..tn / 4 {
+        let (a_vectors, b_vectors) = (block_k * block_m / 4, block_k * block_n / 4);
+        *out += &TEXT.fill("buffers", holes!(a_vectors, b_vectors));
+        *out += "\n";
+        let (grouped, partial) = (self.is_grouped(), self.target == Target::Partial);
+        let places = lines(|out| {
+            for (i, j) in (0..tm).flat_map(|i| (0..tn / 4).map(move |j| (i, j))) {
                 writeln!(out, "    var d{i}_{j} = V();")?;
             }
-        }
-        for side in &sides {
-            self.write_places(out, side)?;
-        }
-        if self.epilogue.blocks {
-            self.write_scale_places(out)?;
-        }
-        writeln!(out, "    // The first step.")?;
-        self.write_fetch(out, &sides, "k_first", "    ")?;
-        self.write_put(out, &sides, "    ")?;
-        writeln!(out, "    workgroupBarrier(); // the first step is complete")?;
-        if self.epilogue.blocks {
-            self.write_block_loop(out, &sides)?;
-            self.write_stores(out)?;
-            return writeln!(out, "}}");
-        }
-        writeln!(out, "    for (var k0 = k_first; k0 < k_end; k0 += {block_k}u) {{")?;
-        // No branch: the last round fetches the first step again, for nothing (+8 % on an H200).
-        writeln!(out, "        // The next step's operands travel while this one is multiplied.")?;
-        writeln!(out, "        let next = select(k_first, k0 + {block_k}u, k0 + {block_k}u < k_end);")?;
-        self.write_fetch(out, &sides, "next", "        ")?;
-        self.write_multiply(out)?;
-        writeln!(out, "        workgroupBarrier(); // everyone has read this step")?;
-        self.write_put(out, &sides, "        ")?;
-        writeln!(out, "        workgroupBarrier(); // the next step is complete\n    }}")?;
-        self.write_stores(out)?;
-        writeln!(out, "}}")
+            sides.iter().try_for_each(|side| self.write_places(out, side))?;
+            if self.epilogue.blocks { self.write_scale_places(out) } else { Ok(()) }
+        });
+        let first = lines(|out| {
+            self.write_fetch(out, &sides, "k_first", "    ")?;
+            self.write_put(out, &sides, "    ")
+        });
+        *out += &TEXT.fill(
+            "main",
+            holes!(
+                threads,
+                gate = if self.gate == Gate::Zero { TEXT.get("gate") } else { "" },
+                batch = if grouped { "" } else { TEXT.get("batch") },
+                raster = RASTER,
+                tile = TEXT.fill(if grouped { "tile of group" } else { "tile" }, holes!(block_m)),
+                block_n,
+                range = TEXT.get(match (grouped, self.epilogue.blocks, partial) {
+                    (true, _, true) => "range of slab of group",
+                    (true, _, false) => "range of group",
+                    (false, true, true) => "range of slab of blocks",
+                    (false, true, false) => "range of blocks",
+                    (false, false, _) => "range",
+                }),
+                warp = WARP,
+                warps_m,
+                own_m = block_m / warps_m / 4,
+                own_n = block_n / warps_n / 4,
+                lanes_n = LANES_N,
+                places,
+                first,
+                steps = if self.epilogue.blocks { self.block_loop(&sides) } else { self.steps(&sides) },
+            ),
+        );
+        Ok(())
+    }
+
+    fn steps(&self, sides: &[Side; 2]) -> String {
+        let fetch = lines(|out| self.write_fetch(out, sides, "next", "        "));
+        let multiply = lines(|out| self.write_multiply(out));
+        let put = lines(|out| self.write_put(out, sides, "        "));
+        let stores = lines(|out| self.write_stores(out));
+        TEXT.fill("steps", holes!(block_k = self.tile.block_k, fetch, multiply, put, stores))
     }
 
     /// One step, every k of it written out or in a loop.

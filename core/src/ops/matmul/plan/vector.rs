@@ -3,18 +3,18 @@
 //! The passes and loops are those of `reduce/`: rows where the matrix is dense along K, columns where it is dense along
 //! the other dimension, slabs and a second pass where there are few results. `combine.rs` does all parts of an epilogue.
 
-use std::fmt::Write;
-
 use crate::ops::Matmul;
 use crate::{Layout, Result, Shape};
 
 use super::epilogue::Places;
 use super::{combine, key};
-use crate::ops::reduce::plan::ABSORB;
 use crate::ops::reduce::plan::passes::{Partials, Pass, View, Walk, passes};
-use crate::ops::reduce::plan::template::{Frame, launch};
+use crate::ops::reduce::plan::template::{FOLD, Frame, launch};
 use crate::plan::{Access, Caps, Plan, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
+use crate::wgsl::pieces::{Pieces, holes, pieces};
+
+const TEXT: Pieces = pieces!("matmul_vector.wgsl");
 
 /// Specialisation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -101,9 +101,8 @@ impl Vector {
     }
 
     pub fn source(&self) -> Source {
-        let mut wgsl = element::prelude(&[self.input, self.vector, self.accumulator, self.output]);
-        // Formatting into a String cannot fail.
-        let _ = self.write_body(&mut wgsl);
+        let prelude = element::prelude(&[self.input, self.vector, self.accumulator, self.output]);
+        let wgsl = prelude + &self.functions() + self.frame.body();
         let mut bindings = vec![Access::Read, Access::ReadWrite];
         if !self.partial {
             bindings.push(Access::Read);
@@ -112,34 +111,24 @@ impl Vector {
         Source { name, wgsl, bindings }
     }
 
-    fn write_body(&self, out: &mut String) -> std::fmt::Result {
+    fn functions(&self) -> String {
         let quad = self.frame.quad;
         let rows = matches!(self.frame.walk, Walk::Rows { .. });
         let acc = self.accumulator.scalar();
         let wide = if quad { self.accumulator.vector() } else { acc.to_owned() };
         let form = |quad| if quad { Form::Quad } else { Form::Scalar };
-        *out += &self.frame.head(if self.partial { &[] } else { &["vector_base", "vector_step"] });
+        let mut out = self.frame.head(if self.partial { &[] } else { &["vector_base", "vector_step"] });
         let source = if self.partial { self.accumulator } else { self.input };
-        *out += &source.storage(1, "x", form(quad), Access::Read);
-        *out += &self.output.storage(2, "y", Form::Scalar, Access::ReadWrite);
-        writeln!(out, "alias Acc = {acc};\nalias Wide = {wide};")?;
-        writeln!(out, "fn wide_identity() -> Wide {{ return Wide(); }}")?;
-        writeln!(out, "fn combine(a: Acc, b: Acc) -> Acc {{ return a + b; }}")?;
-        writeln!(out, "fn combine_wide(a: Wide, b: Wide) -> Wide {{ return a + b; }}")?;
-        *out += ABSORB;
-        if quad {
-            writeln!(out, "fn narrow(w: Wide) -> Acc {{ return (w.x + w.y) + (w.z + w.w); }}")?;
-            writeln!(out, "fn masked(w: Wide, live: u32) -> Wide {{")?;
-            writeln!(out, "    return select(Wide(), w, vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(live));\n}}")?;
-        } else {
-            writeln!(out, "fn narrow(w: Wide) -> Acc {{ return w; }}")?;
-            writeln!(out, "fn masked(w: Wide, live: u32) -> Wide {{ return w; }}")?;
-        }
+        out += &source.storage(1, "x", form(quad), Access::Read);
+        out += &self.output.storage(2, "y", Form::Scalar, Access::ReadWrite);
+        out += &FOLD.fill("sum", holes!(acc, wide));
+        out += FOLD.get("absorb");
+        out += FOLD.get(if quad { "sum of quad" } else { "one" });
         let load = if quad { "load4_x(at)" } else { "load_x(at)" };
         if self.partial {
-            writeln!(out, "fn read_at(at: u32, place: u32) -> Wide {{ return {load}; }}")?;
+            out += &FOLD.fill("read", holes!(value = load));
         } else {
-            *out += &self.vector.storage(3, "v", form(self.vector_quad), Access::Read);
+            out += &self.vector.storage(3, "v", form(self.vector_quad), Access::Read);
             // A vector at the end of a row may reach past it; the elements that it reads there are masked.
             let one = |i: u32| {
                 let place = if i == 0 { "place".to_owned() } else { format!("min(place + {i}u, params.count - 1u)") };
@@ -150,20 +139,12 @@ impl Vector {
                 (true, false) => format!("Wide({}, {}, {}, {})", one(0), one(1), one(2), one(3)),
                 _ => format!("Wide({})", one(0)),
             };
-            writeln!(out, "fn read_at(at: u32, place: u32) -> Wide {{ return Wide({load}) * {factor}; }}")?;
+            out += &FOLD.fill("read", holes!(value = format!("Wide({load}) * {factor}")));
         }
-        if rows {
-            writeln!(out, "fn write_at(index: u32, v: Acc) {{ store_y(params.target_base + index, v); }}")?;
-        } else if quad {
-            writeln!(out, "fn write_wide(index: u32, v: Wide) {{\n    let first = params.target_base + 4u * index;")?;
-            for i in 0..4 {
-                writeln!(out, "    store_y(first + {i}u, v[{i}]);")?;
-            }
-            writeln!(out, "}}")?;
-        } else {
-            writeln!(out, "fn write_wide(index: u32, v: Wide) {{ store_y(params.target_base + index, v); }}")?;
-        }
-        *out += self.frame.body();
-        Ok(())
+        out + TEXT.get(match (rows, quad) {
+            (true, _) => "write row",
+            (false, true) => "write columns",
+            (false, false) => "write column",
+        })
     }
 }

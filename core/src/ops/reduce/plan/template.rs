@@ -4,13 +4,15 @@
 //! The op's functions (`combine`, `lift`, ...) come from `reduce.rs` and `argreduce.rs`; loops and barriers are those of
 //! `wgsl/reduce_rows.wgsl` and `wgsl/reduce_columns.wgsl`. Here is what both need: index arithmetic over kept axes.
 
-use std::fmt::Write;
-
 use crate::{Error, Result, TensorSpec};
 
 use super::passes::{ITEMS, Pass, Walk};
 use crate::plan::{Caps, KernelKey, Launch};
-use crate::wgsl::params::{Words, axis_members, axis_words, params};
+use crate::wgsl::params::{Words, axis_members, axis_words, params, uniform_of};
+use crate::wgsl::pieces::{Pieces, holes, pieces};
+
+/// Functions that several folds give to the loops.
+pub(crate) const FOLD: Pieces = pieces!("fold.wgsl");
 
 /// Largest element count and index that kernels handle: u32 less what the last slab, rounded up, may reach beyond the end (some 4
 /// million), and the longest stride of a workgroup's loop.
@@ -67,23 +69,18 @@ impl Frame {
     /// Declarations that precede the op's functions; `own` names members that end `Params`.
     pub fn head(&self, own: &[&str]) -> String {
         let axes = usize::from(self.axes);
-        let mut text = format!("struct Params {{\n{}", PassWords::WGSL);
         let mut members = axis_members(if self.scatter { "eso" } else { "es" }, axes);
         members.extend(own.iter().map(|name| format!(" {name}: u32,")));
-        let _ = write!(text, "   {members}\n}}\n@group(0) @binding(0) var<uniform> params: Params;\n");
-        let _ = writeln!(text, "const THREADS = {}u;\nconst ITEMS = {ITEMS}u;", self.threads);
-        let _ = writeln!(text, "const WIDTH = {}u;", if self.quad { 4 } else { 1 });
-        let _ = match self.walk {
-            Walk::Rows { lanes } => writeln!(text, "const LANES = {lanes}u;"),
-            Walk::Columns { lanes, deep } => writeln!(text, "const LANES = {lanes}u;\nconst DEEP = {deep}u;"),
+        let mut text = uniform_of(&format!("{}   {members}\n", PassWords::WGSL));
+        text += &format!("const THREADS = {}u;\nconst ITEMS = {ITEMS}u;\n", self.threads);
+        text += &format!("const WIDTH = {}u;\n", if self.quad { 4 } else { 1 });
+        text += &match self.walk {
+            Walk::Rows { lanes } => format!("const LANES = {lanes}u;\n"),
+            Walk::Columns { lanes, deep } => format!("const LANES = {lanes}u;\nconst DEEP = {deep}u;\n"),
         };
         text += &decode("base_of", "params.base", 's', axes);
         if matches!(self.walk, Walk::Columns { .. }) {
-            text += &if self.scatter {
-                decode("out_of", "0u", 'o', axes)
-            } else {
-                "fn out_of(index: u32) -> u32 { return index; }\n".to_owned()
-            };
+            text += &if self.scatter { decode("out_of", "0u", 'o', axes) } else { FOLD.get("out_of").to_owned() };
         }
         text
     }
@@ -117,19 +114,18 @@ const ABSORB_EACH: &str = "for (var i = 0u; i < ITEMS; i++) { held[i] = absorb(h
 
 /// A function from the row-major index over `axes` axes (extents `e0` innermost, ...) to `from` + the sum of index * stride.
 pub(crate) fn decode(name: &str, from: &str, strides: char, axes: usize) -> String {
-    let mut text = format!("fn {name}(index: u32) -> u32 {{\n    var at = {from};\n");
+    let mut steps = String::new();
     if axes > 1 {
-        text += "    var rest = index;\n";
+        steps += "    var rest = index;\n";
     }
+    let rest = if axes == 1 { "index" } else { "rest" };
     for i in 0..axes {
-        let rest = if axes == 1 { "index" } else { "rest" };
-        if i + 1 == axes {
-            let _ = writeln!(text, "    at += {rest} * params.{strides}{i};");
-        } else {
-            let _ = writeln!(text, "    at += rest % params.e{i} * params.{strides}{i};\n    rest /= params.e{i};");
-        }
+        steps += &match i + 1 == axes {
+            true => format!("    at += {rest} * params.{strides}{i};\n"),
+            false => format!("    at += rest % params.e{i} * params.{strides}{i};\n    rest /= params.e{i};\n"),
+        };
     }
-    text + "    return at;\n}\n"
+    FOLD.fill("base_of", holes!(name, from, steps))
 }
 
 /// Refuses operands that 32-bit indices do not reach.

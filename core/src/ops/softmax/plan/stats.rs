@@ -5,18 +5,18 @@
 //! `softmax_columns.wgsl` walks along other axes. The last pass writes the states, their logarithms
 //! ([`crate::ops::LogSumExp`]) or losses ([`crate::ops::CrossEntropy`]), which need no second read.
 
-use std::fmt::Write;
-
 use crate::plan::{Access, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
 use crate::wgsl::math;
+use crate::wgsl::pieces::{Pieces, holes, pieces};
 use crate::{DType, Result, TensorSpec};
 
-use super::{NAN, NEGATIVE_INFINITY, write_exponentials, write_folded, write_vector};
-use crate::ops::reduce::plan::ABSORB;
+use super::{NAN, NEGATIVE_INFINITY, TEXT, exponentials, folded, load, types};
 use crate::ops::reduce::plan::passes::{ITEMS, Partials, Pass, View, Walk, passes};
-use crate::ops::reduce::plan::template::{Frame, check_index, launch};
+use crate::ops::reduce::plan::template::{FOLD, Frame, check_index, launch};
 
+/// The fold of a row by the threads that share it, after each walk.
+pub(crate) const ROWS_FOLD: Pieces = pieces!("rows_fold.wgsl");
 /// Rows of a column that a thread folds before it scales its sum.
 const BLOCK_ROWS: u32 = 8;
 const INFINITY: u32 = 0x7f80_0000;
@@ -178,9 +178,7 @@ fn per_unit(element: Element) -> u64 {
 
 impl KernelText for Kernel {
     fn source(&self) -> Source {
-        let mut body = String::new();
-        // Formatting into a String cannot fail.
-        let _ = self.write(&mut body);
+        let body = self.body();
         let mut elements = vec![self.element];
         let mut bindings = vec![Access::Read, Access::ReadWrite];
         let ending = match self.ending {
@@ -232,192 +230,127 @@ impl Kernel {
         matches!(self.ending, Ending::Losses(Losses { smoothed: true, .. }))
     }
 
-    fn write(&self, out: &mut String) -> std::fmt::Result {
+    fn body(&self) -> String {
         let mut own: Vec<String> = ["lowest", "infinite", "nan"].map(str::to_owned).into();
         if let Ending::Losses(losses) = self.ending {
             own.extend(LOSS_WORDS.iter().map(|&word| word.to_owned()));
             own.extend((0..losses.axes).flat_map(|axis| ["r", "a", "b"].map(|word| format!("{word}{axis}"))));
         }
         let own: Vec<&str> = own.iter().map(String::as_str).collect();
-        *out += &self.frame.head(&own);
-        write_vector(out, self.wide(), self.quad())?;
-        write_exponentials(out, self.wide(), self.quad())?;
-        write_folded(out, self.quad())?;
-        *out += include_str!("../../../../wgsl/softmax_stats.wgsl");
-        self.write_ending(out)?;
-        match self.reading {
-            Reading::Runs | Reading::Apart => self.write_rows(out),
-            Reading::Columns | Reading::States => self.write_wide(out),
+        let mut out = self.frame.head(&own);
+        out += &types(self.wide(), self.quad());
+        out += &exponentials(self.wide(), self.quad());
+        out += folded(self.quad());
+        out += include_str!("../../../../wgsl/softmax_stats.wgsl");
+        out += &self.ending();
+        out + &match self.reading {
+            Reading::Runs | Reading::Apart => self.walk_rows(),
+            Reading::Columns | Reading::States => self.walk_wide(),
         }
     }
 
     /// A walk along rows.
-    fn write_rows(&self, out: &mut String) -> std::fmt::Result {
+    fn walk_rows(&self) -> String {
         let (run, paired) = (self.reading == Reading::Runs, self.reading == Reading::Runs && is_paired(self.element));
         let per = if run { per_unit(self.element) } else { 1 };
-        writeln!(out, "const BLOCK = {ITEMS}u;\nconst PER = {per}u;\nconst PAIRED = {paired};\nconst RUN = {run};")?;
-        writeln!(out, "const TOTAL = {};", self.is_smoothed())?;
-        let (floor, lowest) = if self.wide() {
-            ("-800.0lf", "-1.7976931348623157e308lf")
-        } else {
-            // The exponential of -200 is 0 even where subnormals are kept.
-            ("-200.0f", "-3.4028234663852886e38f")
-        };
-        writeln!(out, "const FLOOR = {floor};\nconst LOWEST = {lowest};")?;
-        // `max` is defined for f32; not every compiler has it for f64.
-        let higher = if self.wide() { "select(a, b, b > a)" } else { "max(a, b)" };
-        writeln!(out, "fn higher(a: V, b: V) -> V {{ return {higher}; }}")?;
-        writeln!(out, "fn higher_s(a: S, b: S) -> S {{ return {higher}; }}")?;
+        let mut out =
+            format!("const BLOCK = {ITEMS}u;\nconst PER = {per}u;\nconst PAIRED = {paired};\nconst RUN = {run};\n");
+        out += &format!("const TOTAL = {};\n", self.is_smoothed());
+        out += TEXT.get(if self.wide() { "limits of f64" } else { "limits of f32" });
         let (top, one) = if self.quad() {
             ("higher_s(higher_s(v.x, v.y), higher_s(v.z, v.w))", "V(x, rest, rest, rest)")
         } else {
             ("v", "x")
         };
-        writeln!(out, "fn top_of(v: V) -> S {{ return {top}; }}")?;
-        writeln!(out, "fn lone(x: S, rest: S) -> V {{ return {one}; }}")?;
-        writeln!(out, "fn key_of_one(x: S) -> U {{\n    let bits = bitcast<U>(x);")?;
-        writeln!(out, "    return select(bits | SIGN, ~bits, bits >= SIGN);\n}}")?;
+        out += &TEXT.fill("row", holes!(top, one));
         let form = match (run, paired) {
             (true, true) => Form::Oct,
             (true, false) => Form::Quad,
             (false, _) => Form::Scalar,
         };
-        *out += &self.element.storage(1, "x", form, Access::Read);
-        writeln!(out, "fn load_one(at: u32) -> S {{ return load_x(at); }}")?;
-        if paired {
-            writeln!(out, "alias Raw = vec4<u32>;\nfn load_raw(at: u32) -> Raw {{ return words_x(at); }}")?;
-            writeln!(out, "fn low_of(raw: Raw) -> V {{ return unpack4_x(raw.xy); }}")?;
-            writeln!(out, "fn high_of(raw: Raw) -> V {{ return unpack4_x(raw.zw); }}")?;
-        } else {
-            let load = if run { "load4_x" } else { "load_x" };
-            writeln!(out, "alias Raw = V;\nfn load_raw(at: u32) -> Raw {{ return {load}(at); }}")?;
-            writeln!(out, "fn low_of(raw: Raw) -> V {{ return raw; }}\nfn high_of(raw: Raw) -> V {{ return raw; }}")?;
-        }
-        // Joins the states of the threads of a row, with the sum of the elements where the ending needs it.
-        let (member, total, joined, sum) = if self.is_smoothed() {
-            (" total: S,", "all.total", "state, total", ", a.total + b.total")
-        } else {
-            ("", "S()", "state", "")
+        out += &self.element.storage(1, "x", form, Access::Read);
+        out += TEXT.get("load one");
+        out += &match paired {
+            true => TEXT.get("raw octs").to_owned(),
+            false => TEXT.fill("raw", holes!(load = if run { "load4_x" } else { "load_x" })),
         };
-        writeln!(out, "struct Folds_0 {{ state: State,{member} }}")?;
-        writeln!(out, "fn joined(state: State, total: S) -> Folds_0 {{ return Folds_0({joined}); }}")?;
-        writeln!(out, "fn combine_0(a: Folds_0, b: Folds_0) -> Folds_0 {{")?;
-        writeln!(out, "    return Folds_0(combine(a.state, b.state){sum});\n}}")?;
-        writeln!(out, "fn end_row(index: u32, all: Folds_0) {{ end(index, all.state, {total}); }}")?;
-        let text = include_str!("../../../../wgsl/rows_fold.wgsl").replace("STAGE", "0");
-        // The head of the file is for its readers, so it is left out.
-        *out += text.split_once("var<workgroup>").map_or(text.as_str(), |(head, _)| &text[head.len()..]);
-        *out += include_str!("../../../../wgsl/softmax_rows.wgsl");
-        Ok(())
+        out += TEXT.get(if self.is_smoothed() { "row of states and sums" } else { "row of states" });
+        out += &ROWS_FOLD.fill("fold", holes!(stage = 0));
+        out + include_str!("../../../../wgsl/softmax_rows.wgsl")
     }
 
     /// Walks columns, or states of an earlier pass, with the loops of a reduction.
-    fn write_wide(&self, out: &mut String) -> std::fmt::Result {
+    fn walk_wide(&self) -> String {
         let quad = self.quad();
-        if quad {
-            let each = |f: &str| "xyzw".chars().map(|c| f.replace('?', &c.to_string())).collect::<Vec<_>>().join(", ");
-            writeln!(out, "struct Quad {{ key: K, sum: V }}\nalias Wide = Quad;")?;
-            writeln!(out, "fn combine_wide(a: Wide, b: Wide) -> Wide {{")?;
-            writeln!(out, "    let scale = shrink_wide(a.key, b.key);")?;
-            writeln!(out, "    let sum = select(a.sum + b.sum * scale, a.sum * scale + b.sum, b.key > a.key);")?;
-            writeln!(out, "    return Wide(max(a.key, b.key), sum);\n}}")?;
-            writeln!(out, "fn anchor_wide(k: K) -> V {{ return V({}); }}", each("anchor_of(k.?)"))?;
-            writeln!(out, "fn shrink_wide(a: K, b: K) -> V {{ return V({}); }}", each("shrink(a.?, b.?)"))?;
-        } else {
-            writeln!(out, "alias Wide = State;")?;
-            writeln!(out, "fn combine_wide(a: Wide, b: Wide) -> Wide {{ return combine(a, b); }}")?;
-            writeln!(out, "fn narrow(w: Wide) -> Acc {{ return w; }}")?;
-            writeln!(out, "fn masked(w: Wide, live: u32) -> Wide {{ return w; }}")?;
-            writeln!(out, "fn anchor_wide(k: K) -> V {{ return anchor_of(k); }}")?;
-            writeln!(out, "fn shrink_wide(a: K, b: K) -> V {{ return shrink(a, b); }}")?;
-        }
-        writeln!(out, "fn wide_identity() -> Wide {{ return Wide(K(KEY_LOWEST), V()); }}")?;
+        let mut out = TEXT.get(if quad { "wide quad" } else { "wide one" }).to_owned();
+        out += TEXT.get("identity");
         let columns = self.reading == Reading::Columns;
         if columns {
             let form = if quad { Form::Quad } else { Form::Scalar };
-            *out += &self.element.storage(1, "x", form, Access::Read);
-            writeln!(out, "fn load(at: u32) -> V {{ return {}(at); }}", if quad { "load4_x" } else { "load_x" })?;
-            writeln!(out, "const BLOCK = {BLOCK_ROWS}u;")?;
+            out += &self.element.storage(1, "x", form, Access::Read);
+            out += &load(quad);
+            out += &format!("const BLOCK = {BLOCK_ROWS}u;\n");
         } else {
-            writeln!(out, "@group(0) @binding(1) var<storage, read> x: array<State>;")?;
-            writeln!(out, "fn read_at(at: u32, place: u32) -> Wide {{ return x[at]; }}")?;
-            *out += ABSORB;
+            out += TEXT.get("read states");
+            out += FOLD.get("absorb");
         }
-        match (self.frame.walk, quad) {
-            (Walk::Rows { .. }, _) => writeln!(out, "fn write_at(index: u32, v: Acc) {{ end(index, v, S()); }}")?,
-            (_, false) => writeln!(out, "fn write_wide(index: u32, v: Wide) {{ end(index, v, S()); }}")?,
-            (_, true) => {
-                writeln!(out, "fn write_wide(index: u32, v: Wide) {{")?;
-                for i in 0..4 {
-                    writeln!(out, "    end(4u * index + {i}u, State(v.key[{i}], v.sum[{i}]), S());")?;
-                }
-                writeln!(out, "}}")?;
-            }
-        }
-        *out += if columns { include_str!("../../../../wgsl/softmax_columns.wgsl") } else { self.frame.body() };
-        Ok(())
+        out += TEXT.get(match (self.frame.walk, quad) {
+            (Walk::Rows { .. }, _) => "write row",
+            (_, false) => "write column",
+            (_, true) => "write columns",
+        });
+        out + if columns { include_str!("../../../../wgsl/softmax_columns.wgsl") } else { self.frame.body() }
     }
 
-    /// Writes `end`, which makes the result from state number `index`.
-    fn write_ending(&self, out: &mut String) -> std::fmt::Result {
+    /// `end`, which makes the result from state number `index`.
+    fn ending(&self) -> String {
         match self.ending {
-            Ending::States => {
-                writeln!(out, "@group(0) @binding(2) var<storage, read_write> y: array<State>;")?;
-                writeln!(out, "fn end(index: u32, state: State, total: S) {{ y[params.target_base + index] = state; }}")
-            }
+            Ending::States => TEXT.get("end in states").to_owned(),
             Ending::Logarithms(output) => {
-                *out += &output.storage(2, "y", Form::Scalar, Access::ReadWrite);
-                *out += include_str!("../../../../wgsl/softmax_logarithm.wgsl");
-                Ok(())
+                let storage = output.storage(2, "y", Form::Scalar, Access::ReadWrite);
+                storage + include_str!("../../../../wgsl/softmax_logarithm.wgsl")
             }
-            Ending::Losses(losses) => self.write_losses(out, losses),
+            Ending::Losses(losses) => self.losses(losses),
         }
     }
 
-    fn write_losses(&self, out: &mut String, losses: Losses) -> std::fmt::Result {
+    fn losses(&self, losses: Losses) -> String {
         let Losses { target, weighted, smoothed, ignores, axes } = losses;
         let results = Element::plain(self.element.dtype().compute());
+        let mut out = String::new();
         for (binding, name) in [(2, "y"), (3, "counts"), (4, "logs")] {
-            *out += &results.storage(binding, name, Form::Scalar, Access::ReadWrite);
+            out += &results.storage(binding, name, Form::Scalar, Access::ReadWrite);
         }
-        *out += &target.storage(5, "targets", Form::Scalar, Access::Read);
+        out += &target.storage(5, "targets", Form::Scalar, Access::Read);
         let mut next = 6;
         if weighted {
-            *out += &results.storage(next, "weights", Form::Scalar, Access::Read);
+            out += &results.storage(next, "weights", Form::Scalar, Access::Read);
             next += 1;
         }
         let logit = if self.reading == Reading::States {
-            *out += &self.element.storage(next, "logits", Form::Scalar, Access::Read);
+            out += &self.element.storage(next, "logits", Form::Scalar, Access::Read);
             "load_logits"
         } else {
             "load_x"
         };
-        writeln!(out, "fn logit(at: u32) -> S {{ return {logit}(at); }}")?;
         let weight =
             if weighted { "load_weights(params.weights_base + chosen * params.weights_stride)" } else { "S(1)" };
-        writeln!(out, "fn weight_of(chosen: u32) -> S {{ return {weight}; }}")?;
-        writeln!(out, "const SMOOTHED = {smoothed};\nconst IGNORES = {ignores};")?;
-        let ignored = if target.dtype() == DType::I32 { "bitcast<i32>(params.ignored)" } else { "params.ignored" };
-        writeln!(out, "fn is_ignored(target_of: {}) -> bool {{", target.scalar())?;
-        writeln!(out, "    return IGNORES && target_of == {ignored};\n}}")?;
-        let sign = if target.dtype() == DType::I32 { "target_of >= 0i && " } else { "" };
-        writeln!(out, "fn is_class(target_of: {}) -> bool {{", target.scalar())?;
-        writeln!(out, "    return {sign}u32(target_of) < params.classes;\n}}")?;
+        let (ignored, is_positive) = match target.dtype() {
+            DType::I32 => ("bitcast<i32>(params.ignored)", "target_of >= 0i && "),
+            _ => ("params.ignored", ""),
+        };
         let number = if self.wide() { "bitcast<f64>((u64(high) << 32u) | u64(low))" } else { "bitcast<f32>(low)" };
-        writeln!(out, "fn number(low: u32, high: u32) -> S {{ return {number}; }}")?;
         // The places of a row's logits and of its target.
-        writeln!(out, "fn places_of(index: u32) -> vec2<u32> {{")?;
-        writeln!(out, "    var at = vec2<u32>(params.logits_base, params.targets_base);\n    var rest = index;")?;
-        for axis in 0..axes {
-            if axis + 1 == axes {
-                writeln!(out, "    at += vec2<u32>(params.a{axis}, params.b{axis}) * rest;")?;
-            } else {
-                writeln!(out, "    at += vec2<u32>(params.a{axis}, params.b{axis}) * (rest % params.r{axis});")?;
-                writeln!(out, "    rest /= params.r{axis};")?;
+        let step = |axis: u8| {
+            let at = format!("    at += vec2<u32>(params.a{axis}, params.b{axis})");
+            match axis + 1 == axes {
+                true => format!("{at} * rest;\n"),
+                false => format!("{at} * (rest % params.r{axis});\n    rest /= params.r{axis};\n"),
             }
-        }
-        writeln!(out, "    return at;\n}}")?;
-        *out += include_str!("../../../../wgsl/softmax_loss.wgsl");
-        Ok(())
+        };
+        let (target, steps) = (target.scalar(), (0..axes).map(step).collect::<String>());
+        out +=
+            &TEXT.fill("losses", holes!(logit, weight, smoothed, ignores, target, ignored, is_positive, number, steps));
+        out + include_str!("../../../../wgsl/softmax_loss.wgsl")
     }
 }

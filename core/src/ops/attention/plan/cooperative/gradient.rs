@@ -6,13 +6,12 @@
 
 use std::fmt::Write;
 
-use super::{
-    PAD, Quad, ROWS, SIZE, STAGED, THREADS, fill, pitch_of, place_quads, quads, whole_text, write_mask, write_own,
-};
+use super::{PAD, Quad, ROWS, SIZE, STAGED, TEXT, THREADS, pitch_of, place_quads, quads, shown, whole_text, write_own};
 use crate::ops::AttentionGradient;
 use crate::ops::attention::plan::text;
 use crate::plan::{Access, Caps, KernelText, Source, looped};
 use crate::wgsl::element::Element;
+use crate::wgsl::pieces::{fill, holes, lines};
 
 /// What this way is called among the candidates.
 pub(in super::super) const NAME: &str = "attention_gradient_cooperative";
@@ -147,99 +146,43 @@ impl Kernel {
         writeln!(out, "const TILE = {}u;\nconst PITCH = {PITCH}u;", tile(self.deep * SIZE, self.across * SIZE) / 4)?;
         writeln!(out, "const CAUSAL = {causal};\nconst MASKED = {masked};\nconst HIDES = {};", self.hides())?;
         writeln!(out, "const EXACT_SIZE = {size};\nconst EXACT_WIDTH = {width};")?;
-        text::write_params(out, "f32")?;
+        *out += &text::params("f32");
         for name in ["xq", "xk", "xv", "xd"] {
-            quads(out, bindings, name, Access::Read)?;
+            *out += &quads(bindings, name, Access::Read);
         }
-        write_mask(out, bindings, masked.then_some(self.mask))?;
+        *out += &shown(bindings, masked.then_some(self.mask));
         // lse and delta of each query, behind four pairs that hold the key of dropout.
         bindings.push(Access::Read);
         writeln!(out, "@group(0) @binding({}) var<storage, read> stats: array<vec2<f32>>;", bindings.len())?;
         for sum in self.sums() {
-            quads(out, bindings, &format!("x{}", sum.result), Access::ReadWrite)?;
+            *out += &quads(bindings, &format!("x{}", sum.result), Access::ReadWrite);
         }
         Ok(())
     }
 
     /// What a row of shares gives of staged elements that are not finite.
-    fn of_wild(&self, out: &mut String) -> std::fmt::Result {
-        for Sum { name, shares, staged, .. } in self.sums() {
+    fn of_wild(&self) -> String {
+        let wild = |Sum { name, shares, staged, .. }: Sum| {
             let [load, _] = self.loads()[1][staged];
-            writeln!(out, "fn wild_{name}(row: u32, at: u32, first: u32, column: u32) -> vec4<f32> {{")?;
-            writeln!(out, "    var sum = vec4<f32>();\n    for (var n = 0u; n < STREAMED; n++) {{")?;
-            writeln!(out, "        let p = f32(shares[row * PITCH + {shares}u + n / 4u][n % 4u]);")?;
-            writeln!(out, "        let x = vec4<f32>({load}(at, first + n, column));")?;
-            writeln!(out, "        if !(p == 0.0) {{ sum += select(vec4<f32>(), p * x, is_wild(x)); }}")?;
-            writeln!(out, "    }}\n    return sum;\n}}\n")?;
-        }
-        if self.of == Of::Keys {
-            writeln!(out, "// Whether the queries i .. i + 3 of head h see key j.")?;
-            writeln!(out, "fn seen_by(b: u32, h: u32, i: u32, j: u32) -> vec4<bool> {{")?;
-            writeln!(
-                out,
-                "    return vec4<bool>(sees(b, h, i, j), sees(b, h, i + 1u, j), sees(b, h, i + 2u, j), sees(b, h, i + 3u, j));\n}}\n"
-            )?;
-            writeln!(out, "fn sees(b: u32, h: u32, i: u32, j: u32) -> bool {{")?;
-            writeln!(out, "    if i >= params.queries || j >= params.keys {{ return false; }}")?;
-            writeln!(out, "    if CAUSAL && i32(j) > i32(i) + params.shift {{ return false; }}")?;
-            writeln!(out, "    if MASKED {{ return is_shown(b, h, i, j); }}\n    return true;\n}}\n")?;
-        }
-        Ok(())
+            TEXT.fill("wild", holes!(name, shares, load))
+        };
+        let all: String = self.sums().into_iter().map(wild).collect();
+        if self.of == Of::Keys { all + TEXT.get("sees") } else { all }
     }
 
-    fn place(&self, out: &mut String) -> std::fmt::Result {
-        let place = |name: &str, head: &str| {
-            format!(
-                "    let {name}_at = (params.{name}_offset + b * params.{name}_batch + {head} * params.{name}_head) / 4u;\n"
-            )
-        };
+    fn place(&self) -> String {
+        let place = |name: &str, head: &str| TEXT.fill("place", holes!(name, head));
+        let when_causal = |piece: &str| if self.causal { TEXT.get(piece) } else { "" };
         match self.of {
             Of::Queries => {
-                writeln!(out, "    // The last queries first: where attention is causal they see most.")?;
-                writeln!(out, "    let row0 = (params.blocks - 1u - number % params.blocks) * ROWS;")?;
-                writeln!(out, "    let head = number / params.blocks;\n    let b = head / params.heads;")?;
-                writeln!(out, "    let h = head - b * params.heads;\n    let group = h / params.shared_heads;")?;
-                *out += &(place("q", "h") + &place("d", "h") + &place("k", "group") + &place("v", "group"));
-                writeln!(out, "    let i = row0 + row;\n    let begin = 0u;\n    var reach = params.keys;")?;
-                if self.causal {
-                    writeln!(out, "    let last = i32(min(row0 + ROWS, params.queries)) + params.shift;")?;
-                    writeln!(out, "    reach = min(reach, u32(max(last, 0)));")?;
-                }
-                writeln!(out, "    let stat = stats[4u + head * params.queries + min(i, params.queries - 1u)];")?;
-                writeln!(out, "    let lse = vec4<f32>(stat.x);\n    let delta = vec4<f32>(stat.y);")?;
-                writeln!(out, "    let shows = vec4<bool>(!(bitcast<u32>(stat.x) == params.lowest));")
+                let places = place("q", "h") + &place("d", "h") + &place("k", "group") + &place("v", "group");
+                TEXT.fill("place of queries", holes!(places, causal = when_causal("causal reach")))
             }
             Of::Keys => {
-                writeln!(out, "    // The first keys first: where attention is causal most queries see them.")?;
-                writeln!(out, "    let row0 = number % params.blocks * ROWS;\n    let rest = number / params.blocks;")?;
-                writeln!(out, "    let groups = params.heads / params.shared_heads;")?;
-                writeln!(out, "    let b = rest / groups;\n    let group = rest - b * groups;")?;
-                *out += &(place("k", "group") + &place("v", "group"));
-                writeln!(out, "    let j = row0 + row;\n    let reach = params.queries;\n    var begin = 0u;")?;
-                if self.causal {
-                    writeln!(out, "    begin = u32(max(i32(row0) - params.shift, 0));")?;
-                }
-                Ok(())
+                let places = place("k", "group") + &place("v", "group");
+                TEXT.fill("place of keys", holes!(places, causal = when_causal("causal begin")))
             }
         }
-    }
-
-    fn open(&self, out: &mut String) -> std::fmt::Result {
-        if self.of == Of::Queries {
-            return Ok(());
-        }
-        writeln!(
-            out,
-            "        for (var h = group * params.shared_heads; h < (group + 1u) * params.shared_heads; h++) {{"
-        )?;
-        writeln!(out, "        let head = b * params.heads + h;")?;
-        for name in ["q", "d"] {
-            writeln!(
-                out,
-                "        let {name}_at = (params.{name}_offset + b * params.{name}_batch + h * params.{name}_head) / 4u;"
-            )?;
-        }
-        Ok(())
     }
 
     /// Both staged operands from row `from`, to registers.
@@ -277,8 +220,7 @@ impl Kernel {
         Ok(())
     }
 
-    fn pairs(&self, out: &mut String) -> std::fmt::Result {
-        const PAD: &str = "            ";
+    fn pairs(&self) -> String {
         let mut whole = match self.of {
             Of::Queries => "first + STREAMED <= params.keys",
             Of::Keys => "first + STREAMED <= params.queries",
@@ -293,39 +235,12 @@ impl Kernel {
         if self.masked {
             whole = "false".to_owned();
         }
-        for n in 0..SIZE / 8 {
+        let pair = |n: u32| {
             let (place, column) = (format!("at + {}u", 2 * n), format!("first + 4u * half + {}u", 8 * n));
-            let (lse, delta) = match self.of {
-                Of::Queries => {
-                    writeln!(out, "{PAD}var shown{n} = shows;")?;
-                    ("lse".to_owned(), "delta".to_owned())
-                }
-                Of::Keys => {
-                    for c in 0..4 {
-                        let query = format!("min({column} + {c}u, params.queries - 1u)");
-                        writeln!(out, "{PAD}let stat{n}_{c} = stats[4u + head * params.queries + {query}];")?;
-                    }
-                    for (name, lane) in [("lse", "x"), ("delta", "y")] {
-                        let each = [0, 1, 2, 3].map(|c| format!("stat{n}_{c}.{lane}")).join(", ");
-                        writeln!(out, "{PAD}let {name}{n} = vec4<f32>({each});")?;
-                    }
-                    writeln!(out, "{PAD}var shown{n} = bitcast<vec4<u32>>(lse{n}) != vec4<u32>(params.lowest);")?;
-                    (format!("lse{n}"), format!("delta{n}"))
-                }
-            };
-            let seen = match self.of {
-                Of::Queries => format!("seen(b, h, i, {column})"),
-                Of::Keys => format!("seen_by(b, h, {column}, j)"),
-            };
-            writeln!(out, "{PAD}if !({whole}) {{ shown{n} = shown{n} & {seen}; }}")?;
-            writeln!(out, "{PAD}let share{n} = share_of(scores[{place}], {lse}, shown{n});")?;
-            if self.of == Of::Keys {
-                writeln!(out, "{PAD}shares[{place}] = V(share{n});")?;
-            }
-            let slope = format!("share{n} * (scores[{place} + 4u] - {delta})");
-            writeln!(out, "{PAD}shares[{place} + 4u] = V(select({slope}, vec4<f32>(), share{n} == vec4<f32>()));")?;
-        }
-        Ok(())
+            let piece = if self.of == Of::Keys { "pair of keys" } else { "pair of queries" };
+            TEXT.fill(piece, holes!(n, column, whole, place))
+        };
+        (0..SIZE / 8).map(pair).collect()
     }
 
     /// With care, staged elements that are not finite are others in products: each thread changes those that it put.
@@ -410,10 +325,9 @@ impl Kernel {
                 writeln!(out, "{PAD}workgroupBarrier(); // sums are written\n{PAD}if {inside} {{")?;
                 for n in 0..2 * group.len() as u32 {
                     let column = format!("{}u + half", group.start * SIZE / 4 + 2 * n);
-                    writeln!(out, "{PAD}    if 4u * ({column}) < params.{length} {{")?;
-                    writeln!(out, "{PAD}        let sum = scores[at + {}u];", 2 * n)?;
-                    writeln!(out, "{PAD}        x{result}[{result}_at + {column}] = V(sum{times});")?;
-                    writeln!(out, "{PAD}        is_strange = is_strange || any(is_wild(sum));\n{PAD}    }}")?;
+                    let (inside, at) = (format!("if 4u * ({column}) < params.{length} "), 2 * n);
+                    let (target, place) = (format!("x{result}"), format!("{result}_at"));
+                    *out += &TEXT.fill("store quad", holes!(inside, at, target, place, column, times));
                 }
                 writeln!(out, "{PAD}}}")?;
             }
@@ -423,36 +337,36 @@ impl Kernel {
 
     /// The entry point with its holes filled.
     fn main_text(&self) -> String {
-        let mut text = include_str!("../../../../../wgsl/attention_cooperative_gradient.wgsl").to_owned();
-        let mut fill = |hole: &str, write: &dyn Fn(&mut String) -> std::fmt::Result| fill(&mut text, hole, write);
-        fill("OF_WILD", &|out| self.of_wild(out));
-        fill("PLACE", &|out| self.place(out));
-        fill("LOAD_OWN", &|out| {
-            self.loads()[0]
-                .iter()
-                .zip(self.matrices())
-                .zip(["own0_", "own1_"])
-                .try_for_each(|(([load, at], matrices), name)| write_own(out, [*load, *at, "row0", name], matrices))
-        });
-        fill("SUMS", &|out| {
-            let all = self.sums().into_iter().flat_map(|sum| (0..sum.matrices).map(move |f| (sum.name, f)));
-            all.into_iter().try_for_each(|(name, f)| writeln!(out, "        var {name}{f} = Sum();"))
-        });
-        fill("OPEN", &|out| self.open(out));
-        fill("FIRST", &|out| {
-            self.fetch(out, "begin", "        ")?;
-            self.put(out, "        ")
-        });
-        fill("SCORES", &|out| self.scores(out));
-        fill("PAIRS", &|out| self.pairs(out));
-        fill("TAME", &|out| self.tame(out));
-        fill("RESCALE", &|out| self.rescale(out));
-        fill("FETCH", &|out| self.fetch(out, "first + STREAMED", "            "));
-        fill("ADD", &|out| self.add(out));
-        fill("PUT", &|out| self.put(out, "            "));
-        fill("CLOSE", &|out| if self.of == Of::Keys { writeln!(out, "        }}") } else { Ok(()) });
-        fill("STORE", &|out| self.store(out));
-        text
+        let mut own = self.loads()[0].into_iter().zip(self.matrices()).zip(["own0_", "own1_"]);
+        let sums = self.sums().into_iter().flat_map(|sum| (0..sum.matrices).map(move |f| (sum.name, f)));
+        let when_keys = |piece: &str| if self.of == Of::Keys { TEXT.get(piece) } else { "" };
+        fill(
+            include_str!("../../../../../wgsl/attention_cooperative_gradient.wgsl"),
+            holes!(
+                OF_WILD = self.of_wild(),
+                PLACE = self.place(),
+                LOAD_OWN = lines(|out| {
+                    own.try_for_each(|(([load, at], matrices), name)| {
+                        write_own(out, [load, at, "row0", name], matrices)
+                    })
+                }),
+                SUMS = sums.map(|(name, f)| format!("        var {name}{f} = Sum();\n")).collect::<String>(),
+                OPEN = when_keys("heads of group"),
+                FIRST = lines(|out| {
+                    self.fetch(out, "begin", "        ")?;
+                    self.put(out, "        ")
+                }),
+                SCORES = lines(|out| self.scores(out)),
+                PAIRS = self.pairs(),
+                TAME = lines(|out| self.tame(out)),
+                RESCALE = lines(|out| self.rescale(out)),
+                FETCH = lines(|out| self.fetch(out, "first + STREAMED", "            ")),
+                ADD = lines(|out| self.add(out)),
+                PUT = lines(|out| self.put(out, "            ")),
+                CLOSE = when_keys("end of heads"),
+                STORE = lines(|out| self.store(out)),
+            ),
+        )
     }
 }
 

@@ -3,7 +3,10 @@
 use crate::plan::{Access, KernelText, Source, looped};
 use crate::wgsl::element::{self, Form};
 use crate::wgsl::math;
+use crate::wgsl::params::uniform_of;
+use crate::wgsl::pieces::holes;
 
+use super::super::text::TEXT;
 use super::{Kernel, NUMBERS, OF_AXES, Way};
 
 impl Kernel {
@@ -31,23 +34,15 @@ impl Kernel {
     fn finish(&self) -> String {
         if self.way == Way::Weights {
             let place = if self.partial { "slab * params.total" } else { "params.y_base" };
-            return format!("fn finish(slab: u32, element: u32, sum: Acc) {{ store_y({place} + element, sum); }}\n\n");
+            return TEXT.fill("finish weights", holes!(place));
         }
-        let mut text = String::from("fn finish(pixel: u32, quad: u32, sum: vec4<Acc>) {\n    var value = sum;\n");
-        if self.residual {
-            text += "    value += load4_residual(params.c_base + pixel * params.c_pitch + quad);\n";
-        }
-        if self.bias {
-            text += "    let at = params.bias_base + 4u * quad * params.bias_step;\n";
-            let each = (0..4).map(|lane| format!("load_bias(at + {lane}u * params.bias_step)")).collect::<Vec<_>>();
-            text += &format!("    value += vec4<Acc>({});\n", each.join(", "));
-        }
-        if self.activation.is_some() {
-            text += "    value = vec4<Acc>(activated(value.x), activated(value.y), activated(value.z), activated(value.w));\n";
-        }
-        text += "    store4_y(params.y_base + pixel * params.quads + quad, value);\n}\n\n";
-        let activated = self.activation.map(|f| math::unary(f, self.accumulator.dtype(), "value"));
-        activated.map_or(String::new(), |f| format!("fn activated(value: Acc) -> Acc {{ return {f}; }}\n\n")) + &text
+        let residual = if self.residual { TEXT.get("residual quad") } else { "" };
+        let each = (0..4).map(|lane| format!("load_bias(at + {lane}u * params.bias_step)")).collect::<Vec<_>>();
+        let bias = if self.bias { TEXT.fill("bias quad", holes!(each = each.join(", "))) } else { String::new() };
+        let activation = if self.activation.is_some() { TEXT.get("activated quad") } else { "" };
+        let value = self.activation.map(|f| math::unary(f, self.accumulator.dtype(), "value"));
+        let activated = value.map_or(String::new(), |value| TEXT.fill("activated", holes!(value)));
+        activated + &TEXT.fill("finish quad", holes!(residual, bias, activation))
     }
 
     /// [`KernelText::loop_rounds`].
@@ -105,10 +100,10 @@ impl KernelText for Kernel {
         }
         numbers.iter().for_each(|(name, number)| head += &format!("const {name} = {number}u;\n"));
         facts.iter().for_each(|(name, fact)| head += &format!("const {name} = {fact};\n"));
-        head += "\nstruct Params {\n";
-        NUMBERS.iter().for_each(|member| head += &format!("    {member}: u32,\n"));
-        OF_AXES.iter().for_each(|of| head += &format!("    {of}_x: u32, {of}_y: u32, {of}_z: u32,\n"));
-        head += "}\n@group(0) @binding(0) var<uniform> params: Params;\n";
+        head += "\n";
+        let numbers: String = NUMBERS.iter().map(|member| format!("    {member}: u32,\n")).collect();
+        let of_axes = OF_AXES.iter().map(|of| format!("    {of}_x: u32, {of}_y: u32, {of}_z: u32,\n"));
+        head += &uniform_of(&(numbers + &of_axes.collect::<String>()));
         let mut bindings = Vec::new();
         let mut storage = |element: element::Element, name: &str, form: Form, access: Access| {
             bindings.push(access);

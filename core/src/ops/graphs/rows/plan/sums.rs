@@ -2,14 +2,14 @@
 //!
 //! The frame (loops, lanes) is that of a reduction of one of them.
 
-use std::fmt::Write;
-
-use crate::ops::reduce::plan::ABSORB;
 use crate::ops::reduce::plan::passes::{Partials, View, Walk, passes};
-use crate::ops::reduce::plan::template::{Frame, check_index, launch};
+use crate::ops::reduce::plan::template::{FOLD, Frame, check_index, launch};
 use crate::plan::{Access, Caps, KernelKey, KernelText, Launch, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
+use crate::wgsl::pieces::{Pieces, holes, pieces};
 use crate::{DType, Result, TensorSpec};
+
+const TEXT: Pieces = pieces!("rows_sums.wgsl");
 
 /// Specialisation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -34,8 +34,7 @@ impl KernelText for Kernel {
         for (sum, (element, whole)) in self.outputs.iter().enumerate() {
             wgsl += &element.storage((1 + sums + sum) as u32, &format!("y{sum}"), form(*whole), Access::ReadWrite);
         }
-        // Formatting into a String cannot fail.
-        let _ = self.write_functions(&mut wgsl);
+        wgsl += &self.functions();
         wgsl += &self.frame.body_of_grids("read_of", "write_of");
         let mut bindings = vec![Access::Read; sums];
         bindings.extend(vec![Access::ReadWrite; sums]);
@@ -50,34 +49,26 @@ impl KernelText for Kernel {
 
 impl Kernel {
     /// What the loops call: which sum it is comes first.
-    fn write_functions(&self, out: &mut String) -> std::fmt::Result {
-        let wide = if self.frame.quad { "vec4<f32>" } else { "f32" };
-        let load = if self.frame.quad { "load4_" } else { "load_" };
-        writeln!(out, "alias Wide = {wide};")?;
-        writeln!(out, "fn wide_identity() -> Wide {{ return Wide(); }}")?;
-        writeln!(out, "fn combine_wide(a: Wide, b: Wide) -> Wide {{ return a + b; }}")?;
-        *out += ABSORB;
+    fn functions(&self) -> String {
+        let (wide, load) = if self.frame.quad { ("vec4<f32>", "load4_") } else { ("f32", "load_") };
         let case = |sum: usize| if sum == 0 { "default:".to_owned() } else { format!("case {sum}u:") };
-        writeln!(out, "fn read_of(sum: u32, at: u32, place: u32) -> Wide {{\n    switch sum {{")?;
-        for sum in (0..self.outputs.len()).rev() {
-            writeln!(out, "        {} {{ return {load}x{sum}(at); }}", case(sum))?;
-        }
-        writeln!(out, "    }}\n}}\nfn write_of(sum: u32, index: u32, v: Wide) {{\n    switch sum {{")?;
-        for (sum, (_, whole)) in self.outputs.iter().enumerate().rev() {
+        let read = |sum: usize| TEXT.fill("read", holes!(case = case(sum), load, sum));
+        let write = |(sum, (_, whole)): (usize, &(Element, bool))| {
             let base = if sum == 0 { "params.target_base".to_owned() } else { format!("params.target_base_{sum}") };
-            writeln!(out, "        {} {{", case(sum))?;
-            match (self.frame.quad, whole) {
-                (false, _) => writeln!(out, "            store_y{sum}({base} + index, v);")?,
-                (true, true) => writeln!(out, "            store4_y{sum}({base} + index, v);")?,
+            let stores = match (self.frame.quad, whole) {
+                (false, _) => format!("            store_y{sum}({base} + index, v);\n"),
+                (true, true) => format!("            store4_y{sum}({base} + index, v);\n"),
                 (true, false) => {
-                    for i in 0..4 {
-                        writeln!(out, "            store_y{sum}({base} + 4u * index + {i}u, v[{i}]);")?;
-                    }
+                    let store = |i: u32| format!("            store_y{sum}({base} + 4u * index + {i}u, v[{i}]);\n");
+                    (0..4).map(store).collect()
                 }
-            }
-            writeln!(out, "        }}")?;
-        }
-        writeln!(out, "    }}\n}}")
+            };
+            TEXT.fill("write", holes!(case = case(sum), stores))
+        };
+        let reads: String = (0..self.outputs.len()).rev().map(read).collect();
+        let writes: String = self.outputs.iter().enumerate().rev().map(write).collect();
+        let functions = TEXT.fill("functions", holes!(wide));
+        functions + FOLD.get("absorb") + &TEXT.fill("read and write", holes!(reads, writes))
     }
 }
 

@@ -11,10 +11,15 @@ use crate::{DType, Step};
 
 use super::{Access, Kernel, Node, Of, form};
 use crate::ops::map::plan::body::Body;
-use crate::ops::map::plan::text::{OPAQUE, OPAQUE_F64, OPAQUE_F64_CHOSEN};
+use crate::ops::map::plan::text::opaque;
+use crate::ops::softmax::plan::stats::ROWS_FOLD;
 use crate::plan::Source;
 use crate::wgsl::element::{self, Element, Form};
 use crate::wgsl::math;
+use crate::wgsl::params::uniform_of;
+use crate::wgsl::pieces::{Pieces, holes, pieces};
+
+const TEXT: Pieces = pieces!("rows.wgsl");
 
 const LANES: [&str; 4] = ["x", "y", "z", "w"];
 
@@ -23,10 +28,9 @@ pub(super) fn source(kernel: &Kernel) -> Source {
     let mut out = String::new();
     // Formatting into a String cannot fail.
     let _ = text.write(&mut out);
-    let wide = if kernel.wide_integers { OPAQUE_F64 } else { OPAQUE_F64_CHOSEN };
-    for (name, function) in [("opaque_f32(", OPAQUE), ("opaque_f64(", wide)] {
+    for (name, dtype) in [("opaque_f32(", DType::F32), ("opaque_f64(", DType::F64)] {
         if out.contains(name) {
-            out += function;
+            out += opaque(dtype, kernel.wide_integers);
         }
     }
     let mut elements: Vec<Element> = kernel.operands.iter().map(|operand| operand.element).collect();
@@ -100,20 +104,15 @@ impl Text<'_> {
 
     fn write(&self, out: &mut String) -> std::fmt::Result {
         let Kernel { width, lanes, threads, items, .. } = *self.kernel;
-        writeln!(out, "const WIDTH = {width}u;\nconst LANES = {lanes}u;\nconst THREADS = {threads}u;")?;
-        writeln!(out, "const ITEMS = {items}u;\nconst ROWS = THREADS / LANES;")?;
-        writeln!(out, "const FAN = select(select(32u, 16u, LANES <= 256u), 4u, LANES <= 32u);")?;
-        writeln!(out, "const HEADS = select(LANES / FAN, 1u, LANES <= FAN);\nconst SPAN = LANES / HEADS;\n")?;
-        writeln!(out, "// Vector number i of a lane, in a row.")?;
         let at = if self.kernel.paired { "2u * (lane + i / 2u * LANES) + i % 2u" } else { "lane + i * LANES" };
-        writeln!(out, "fn place(lane: u32, i: u32) -> u32 {{ return {at}; }}\n")?;
-        self.write_params(out)?;
-        self.write_buffers(out)?;
+        *out += &TEXT.fill("place", holes!(width, lanes, threads, items, at));
+        *out += &self.params();
+        *out += &self.buffers();
         for (number, node) in self.kernel.nodes.iter().enumerate() {
-            self.write_program(out, number, node)?;
+            *out += &self.program(number, node);
         }
         for stage in 0..self.stages {
-            self.write_fold(out, stage)?;
+            *out += &self.fold(stage);
         }
         if self.folds_extrema() {
             out.push_str(include_str!("../../../../../wgsl/rows_keys.wgsl"));
@@ -126,36 +125,37 @@ impl Text<'_> {
     }
 
     /// The members in the order in which the planner lays them out.
-    fn write_params(&self, out: &mut String) -> std::fmt::Result {
+    fn params(&self) -> String {
         let kernel = self.kernel;
-        writeln!(out, "struct Params {{\n    rows: u32, units: u32, columns: u32, rounds: u32,\n    groups: u32,")?;
-        writeln!(out, "    zero0: u32, zero1: u32,   // 0, as no compiler knows")?;
+        let mut members = "    rows: u32, units: u32, columns: u32, rounds: u32,\n    groups: u32,\n".to_owned();
+        members += "    zero0: u32, zero1: u32,   // 0, as no compiler knows\n";
         for axis in 0..kernel.axes {
-            writeln!(out, "    e{axis}: u32,")?;
+            members += &format!("    e{axis}: u32,\n");
         }
         for (number, operand) in kernel.operands.iter().enumerate() {
-            write!(out, "    x{number}_offset: u32,")?;
+            members += &format!("    x{number}_offset: u32,");
             for axis in (0..kernel.axes).filter(|_| operand.walks()) {
-                write!(out, " x{number}_s{axis}: u32,")?;
+                members += &format!(" x{number}_s{axis}: u32,");
             }
-            writeln!(out)?;
+            members += "\n";
         }
         for number in 0..kernel.outputs.len() {
-            writeln!(out, "    y{number}_offset: u32,")?;
+            members += &format!("    y{number}_offset: u32,\n");
         }
         for (number, node) in kernel.nodes.iter().enumerate() {
             let Node::Map { steps, .. } = node else { continue };
             for (step, element) in steps {
                 if let Step::Constant(constant) = step {
-                    writeln!(out, "    c{number}_{constant}: {},", element.param_type())?;
+                    members += &format!("    c{number}_{constant}: {},\n", element.param_type());
                 }
             }
         }
-        writeln!(out, "}}\n@group(0) @binding(0) var<uniform> params: Params;\n")
+        uniform_of(&members) + "\n"
     }
 
-    fn write_buffers(&self, out: &mut String) -> std::fmt::Result {
+    fn buffers(&self) -> String {
         let kernel = self.kernel;
+        let mut out = String::new();
         let mut binding = 0;
         let mut next = || {
             binding += 1;
@@ -163,7 +163,7 @@ impl Text<'_> {
         };
         for (number, operand) in kernel.operands.iter().enumerate() {
             let form = operand.form(kernel.width, kernel.paired);
-            *out += &operand.element.storage(next(), &format!("x{number}"), form, crate::plan::Access::Read);
+            out += &operand.element.storage(next(), &format!("x{number}"), form, crate::plan::Access::Read);
         }
         for (number, output) in kernel.outputs.iter().enumerate() {
             let form = match output.extent {
@@ -171,35 +171,31 @@ impl Text<'_> {
                 Extent::Whole if kernel.paired => Form::Oct,
                 Extent::Whole | Extent::PerColumn => form(kernel.width),
             };
-            *out += &output.element.storage(next(), &format!("y{number}"), form, crate::plan::Access::ReadWrite);
+            out += &output.element.storage(next(), &format!("y{number}"), form, crate::plan::Access::ReadWrite);
         }
+        let item = self.vector("f32");
         for number in &self.downs {
-            let item = self.vector("f32");
-            writeln!(out, "@group(0) @binding({}) var<storage, read_write> p{number}: array<{item}>;", next())?;
+            out += &format!("@group(0) @binding({}) var<storage, read_write> p{number}: array<{item}>;\n", next());
         }
         if !self.downs.is_empty() && kernel.threads > kernel.lanes {
-            writeln!(out, "var<workgroup> down: array<{}, THREADS>;", self.vector("f32"))?;
+            out += &format!("var<workgroup> down: array<{item}, THREADS>;\n");
         }
-        // Where a row of each operand begins.
         for (number, _) in kernel.operands.iter().enumerate().filter(|(_, operand)| operand.walks()) {
-            writeln!(out, "fn base_x{number}(row: u32) -> u32 {{\n    var at = params.x{number}_offset;")?;
-            writeln!(out, "    var rest = row;")?;
-            for axis in 0..kernel.axes {
-                if axis + 1 == kernel.axes {
-                    writeln!(out, "    at += rest * params.x{number}_s{axis};")?;
-                } else {
-                    writeln!(out, "    at += rest % params.e{axis} * params.x{number}_s{axis};")?;
-                    writeln!(out, "    rest /= params.e{axis};")?;
-                }
-            }
-            writeln!(out, "    return at;\n}}")?;
+            let step = |axis| match axis + 1 == kernel.axes {
+                true => format!("    at += rest * params.x{number}_s{axis};\n"),
+                false => format!(
+                    "    at += rest % params.e{axis} * params.x{number}_s{axis};\n    rest /= params.e{axis};\n"
+                ),
+            };
+            let steps: String = (0..kernel.axes).map(step).collect();
+            out += &TEXT.fill("base", holes!(number, steps));
         }
-        writeln!(out)
+        out + "\n"
     }
 
     /// A program as a function of one element of each input.
-    fn write_program(&self, out: &mut String, number: usize, node: &Node) -> std::fmt::Result {
-        let Node::Map { steps, rounded, inputs, results, .. } = node else { return Ok(()) };
+    fn program(&self, number: usize, node: &Node) -> String {
+        let Node::Map { steps, rounded, inputs, results, .. } = node else { return String::new() };
         let constants = format!("c{number}_");
         let body = Body {
             steps,
@@ -210,19 +206,10 @@ impl Text<'_> {
         let mut parameters: Vec<String> =
             inputs.iter().enumerate().map(|(i, of)| format!("x{i}: {}", self.scalar(*of))).collect();
         parameters.push("index: u32".to_owned());
-        let several = results.len() > 1;
-        if several {
-            writeln!(out, "struct R{number} {{")?;
-            for (i, made) in results.iter().enumerate() {
-                writeln!(out, "    r{i}: {},", made.element.scalar())?;
-            }
-            writeln!(out, "}}")?;
-        }
-        let result = if several { format!("R{number}") } else { results[0].element.scalar().to_owned() };
-        writeln!(out, "fn m{number}({}) -> {result} {{", parameters.join(", "))?;
-        for (id, &(step, element)) in steps.iter().enumerate() {
-            writeln!(out, "    let s{id} = {};", body.step(id, step, element))?;
-        }
+        let lines = steps.iter().enumerate();
+        let lines: String = lines
+            .map(|(id, &(step, element))| format!("    let s{id} = {};\n", body.step(id, step, element)))
+            .collect();
         let values = results.iter().enumerate().map(|(i, made)| {
             let value = format!("s{}", made.step);
             // Stores round by themselves.
@@ -230,11 +217,16 @@ impl Text<'_> {
             if made.is_rounded || !is_read { value } else { made.element.round(&value) }
         });
         let values: Vec<String> = values.collect();
-        if several {
-            writeln!(out, "    return R{number}({});\n}}\n", values.join(", "))
+        let (head, result, value) = if results.len() > 1 {
+            let members = results.iter().enumerate();
+            let members: String = members.map(|(i, made)| format!("    r{i}: {},\n", made.element.scalar())).collect();
+            let value = format!("R{number}({})", values.join(", "));
+            (TEXT.fill("results", holes!(number, members)), format!("R{number}"), value)
         } else {
-            writeln!(out, "    return {};\n}}\n", values[0])
-        }
+            (String::new(), results[0].element.scalar().to_owned(), values[0].clone())
+        };
+        let parameters = parameters.join(", ");
+        head + &TEXT.fill("program", holes!(number, parameters, result, steps = lines, value))
     }
 
     fn is_read(&self, of: Of) -> bool {
@@ -270,92 +262,61 @@ impl Text<'_> {
         }
     }
 
-    fn write_fold(&self, out: &mut String, stage: usize) -> std::fmt::Result {
+    fn fold(&self, stage: usize) -> String {
         if self.folds(stage).next().is_none() {
-            return Ok(());
+            return String::new();
         }
-        writeln!(out, "struct Folds_{stage} {{")?;
-        for (number, function, _, input, _) in self.folds(stage) {
-            writeln!(out, "    f{number}: {},", Self::folded(function, input))?;
-        }
-        writeln!(out, "}}\nfn combine_{stage}(a: Folds_{stage}, b: Folds_{stage}) -> Folds_{stage} {{")?;
+        let member = |(number, function, _, input, _)| format!("    f{number}: {},\n", Self::folded(function, input));
+        let members: String = self.folds(stage).map(member).collect();
         let each = self.folds(stage).map(|(number, function, ..)| match function {
             ReduceFn::Max => format!("max(a.f{number}, b.f{number})"),
             ReduceFn::Min => format!("min(a.f{number}, b.f{number})"),
             _ => format!("a.f{number} + b.f{number}"),
         });
-        writeln!(out, "    return Folds_{stage}({});\n}}", each.collect::<Vec<_>>().join(", "))?;
-        let text = include_str!("../../../../../wgsl/rows_fold.wgsl").replace("STAGE", &stage.to_string());
-        // The head is for those who read the file.
-        let text = text.split_once("var<workgroup>").map_or(text.clone(), |(_, rest)| format!("var<workgroup>{rest}"));
-        writeln!(out, "{text}")
+        let combined = each.collect::<Vec<_>>().join(", ");
+        TEXT.fill("folds", holes!(stage, members, combined)) + &ROWS_FOLD.fill("fold", holes!(stage)) + "\n"
     }
 
     fn write_main(&self, out: &mut String) -> std::fmt::Result {
-        writeln!(out, "@compute @workgroup_size(THREADS)\nfn main(\n    @builtin(workgroup_id) workgroup: vec3<u32>,")?;
-        writeln!(out, "    @builtin(num_workgroups) workgroups: vec3<u32>,")?;
-        writeln!(out, "    @builtin(local_invocation_index) thread: u32,\n) {{")?;
-        writeln!(out, "    let group = workgroup.y * workgroups.x + workgroup.x;\n    let lane = thread % LANES;")?;
+        let mut variables = String::new();
         for number in &self.downs {
-            writeln!(out, "    var d{number}: array<{}, ITEMS>;", self.vector("f32"))?;
+            writeln!(variables, "    var d{number}: array<{}, ITEMS>;", self.vector("f32"))?;
         }
         for (number, output) in self.kernel.outputs.iter().enumerate() {
             if self.kernel.paired && output.extent == Extent::Whole {
-                writeln!(out, "    var first_y{number}: {};", self.vector(output.element.scalar()))?;
+                writeln!(variables, "    var first_y{number}: {};", self.vector(output.element.scalar()))?;
             }
         }
-        writeln!(out, "    for (var round = 0u; round < params.rounds; round++) {{")?;
-        writeln!(out, "        let asked = (round * params.groups + group) * ROWS + thread / LANES;")?;
-        writeln!(out, "        // A row past the end stores nothing but still meets the barriers.")?;
-        writeln!(out, "        let live = group < params.groups && asked < params.rows;")?;
-        writeln!(out, "        let row = min(asked, params.rows - 1u);")?;
-        writeln!(out, "        let units = select(0u, params.units, live);")?;
-        self.write_row(out)?;
+        let mut walks = String::new();
+        self.write_row(&mut walks)?;
         for stage in 0..self.stages {
-            self.write_scalars(out, stage)?;
-            self.write_stage(out, stage)?;
+            self.write_scalars(&mut walks, stage)?;
+            self.write_stage(&mut walks, stage)?;
         }
-        self.write_scalars(out, self.stages)?;
+        self.write_scalars(&mut walks, self.stages)?;
         let rows = self.kernel.outputs.iter().enumerate().filter(|(_, output)| output.extent == Extent::PerRow);
         for (number, output) in rows {
             let value = self.value(output.of, "");
             writeln!(
-                out,
+                walks,
                 "        if live && lane == 0u {{ store_y{number}(params.y{number}_offset + row, {value}); }}"
             )?;
         }
-        writeln!(out, "    }}")?;
-        self.write_down(out)?;
-        writeln!(out, "}}\n")
+        *out += &TEXT.fill("main", holes!(variables, walks, downs = self.sums_down()));
+        Ok(())
     }
 
     /// The sums down the columns: those of the rows of a workgroup become one.
-    fn write_down(&self, out: &mut String) -> std::fmt::Result {
+    fn sums_down(&self) -> String {
         if self.downs.is_empty() {
-            return Ok(());
+            return String::new();
         }
-        writeln!(out, "    for (var i = 0u; i < ITEMS; i++) {{\n        let at = place(lane, i);")?;
-        for number in &self.downs {
-            writeln!(out, "        var total{number} = d{number}[i];")?;
-            if self.kernel.threads > self.kernel.lanes {
-                writeln!(out, "        down[thread] = total{number};")?;
-                writeln!(out, "        for (var count = ROWS; count > 1u; count = (count + 1u) / 2u) {{")?;
-                writeln!(out, "            let half = (count + 1u) / 2u;")?;
-                writeln!(out, "            workgroupBarrier(); // the sums of `count` rows are there")?;
-                writeln!(
-                    out,
-                    "            if thread / LANES + half < count {{ down[thread] += down[thread + half * LANES]; }}"
-                )?;
-                writeln!(out, "        }}\n        workgroupBarrier(); // the first row has all")?;
-                writeln!(
-                    out,
-                    "        total{number} = down[thread];\n        workgroupBarrier(); // it has been read"
-                )?;
-            }
-            writeln!(out, "        if thread < LANES && group < params.groups && at < params.units {{")?;
-            writeln!(out, "            p{number}[group * params.units + at] = total{number};\n        }}")?;
-        }
-        writeln!(out, "    }}")
+        let is_shared = self.kernel.threads > self.kernel.lanes;
+        let total = |number: &usize| {
+            let joined = if is_shared { TEXT.fill("joined", holes!(number)) } else { String::new() };
+            TEXT.fill("down", holes!(number, joined))
+        };
+        TEXT.fill("downs", holes!(totals = self.downs.iter().map(total).collect::<String>()))
     }
 
     /// What is read once for a row.
@@ -385,23 +346,14 @@ impl Text<'_> {
             let item = self.vector(self.kernel.operands[number].element.scalar());
             writeln!(out, "        var h{number}: array<{item}, ITEMS>;")?;
         }
-        // Behind the end the last vector again: with no condition in between, every load is under way before a result.
-        if self.kernel.paired {
-            writeln!(out, "        for (var i = 0u; i < ITEMS; i += 2u) {{")?;
-            writeln!(out, "            let at = min(({first}place(lane, i)) / 2u, params.units / 2u - 1u);")?;
-            for number in operands {
-                writeln!(out, "            let w{number} = words_x{number}(b{number} / 2u + at);")?;
-                writeln!(out, "            h{number}[i] = unpack4_x{number}(w{number}.xy);")?;
-                writeln!(out, "            h{number}[i + 1u] = unpack4_x{number}(w{number}.zw);")?;
-            }
-        } else {
-            writeln!(out, "        for (var i = 0u; i < ITEMS; i++) {{")?;
-            writeln!(out, "            let at = min({first}place(lane, i), params.units - 1u);")?;
-            for number in operands {
-                writeln!(out, "            h{number}[i] = load{}_x{number}(b{number} + at);", self.suffix())?;
-            }
-        }
-        writeln!(out, "        }}")
+        let suffix = self.suffix();
+        let load = |number: &usize| match self.kernel.paired {
+            true => TEXT.fill("paired load", holes!(number)),
+            false => TEXT.fill("load", holes!(number, suffix)),
+        };
+        let loads: String = operands.iter().map(load).collect();
+        *out += &TEXT.fill(if self.kernel.paired { "paired loads" } else { "loads" }, holes!(first, loads));
+        Ok(())
     }
 
     /// Numbers of the row that are there once the walk before `stage` is done.

@@ -5,8 +5,6 @@
 //! written together with its last elements: one launch writes every byte of a copy once. Only single matrices are
 //! packed (a batch may repeat them).
 
-use std::fmt::Write;
-
 use crate::ops::Matmul;
 use crate::{Layout, Result, TensorSpec};
 
@@ -14,6 +12,9 @@ use super::super::{Shape, key};
 use crate::ops::reduce::plan::template::check_index;
 use crate::plan::{Access, Caps, Launch, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
+use crate::wgsl::pieces::{Pieces, holes, pieces};
+
+const TEXT: Pieces = pieces!("matmul_pack.wgsl");
 
 /// A product of packed operands, and the launches that pack them.
 pub(in super::super) struct Packed {
@@ -118,9 +119,7 @@ fn launch(which: usize, spec: &TensorSpec, lines: &Lines, pitch: u64, caps: &Cap
 impl Pack {
     pub fn source(&self) -> Source {
         let element = Element::raw(self.size_bytes.into());
-        let mut text = String::new();
-        // Formatting into a String cannot fail.
-        let _ = self.write_body(&mut text, element);
+        let text = self.prelude(element);
         let (prelude, apart) = match self.near {
             Near::Unit => (String::new(), ""),
             Near::Strided => (element::prelude(&[element]), "_strided"),
@@ -132,43 +131,28 @@ impl Pack {
         }
     }
 
-    fn write_body(&self, out: &mut String, element: Element) -> std::fmt::Result {
+    fn prelude(&self, element: Element) -> String {
         let (per_word, bits) = (4 / self.size_bytes, 8 * self.size_bytes);
-        writeln!(out, "const THREADS = {}u;\nconst PER_WORD = {per_word}u;\nconst BITS = {bits}u;\n", self.threads)?;
-        writeln!(out, "struct Params {{\n    units: u32,\n    vectors: u32, // of a line\n    near: u32,")?;
-        writeln!(out, "    x_offset: u32,\n    x_far: u32,\n    x_near: u32,\n}}")?;
-        writeln!(out, "@group(0) @binding(0) var<uniform> params: Params;")?;
+        let mut out = TEXT.fill("params", holes!(threads = self.threads, per_word, bits));
         match self.near {
             Near::Unit => {
-                writeln!(out, "@group(0) @binding(1) var<storage, read> x: array<u32>;\n")?;
-                writeln!(out, "fn elements_of(first: u32, count: u32) -> vec4<u32> {{")?;
-                writeln!(out, "    let word = first / PER_WORD;\n    let last = (first + count - 1u) / PER_WORD;")?;
-                let words = [1, 2, 3].map(|i| format!("x[min(word + {i}u, last)]")).join(", ");
-                writeln!(out, "    let here = vec4<u32>(x[word], {words});")?;
-                if per_word == 1 {
-                    writeln!(out, "    return here;\n}}\n")?;
-                } else {
-                    writeln!(out, "    let next = vec4<u32>(here.yzw, x[min(word + 4u, last)]);")?;
-                    writeln!(out, "    let shift = BITS * (first % PER_WORD);")?;
-                    // Two shifts, because one by 32 bits is undefined: where nothing is shifted this one must clear the word.
-                    writeln!(out, "    let rest = (next << vec4<u32>(31u - shift)) << vec4<u32>(1u);")?;
-                    writeln!(out, "    return (here >> vec4<u32>(shift)) | rest;\n}}\n")?;
-                }
+                let value = TEXT.get(if per_word == 1 { "words" } else { "parts of words" });
+                out += &TEXT.fill("neighbours", holes!(value));
             }
             Near::Strided => {
-                *out += &element.storage(1, "x", Form::Scalar, Access::Read);
-                writeln!(out, "\nfn elements_of(first: u32, count: u32) -> vec4<u32> {{\n    return vec4<u32>(")?;
-                for word in 0..4 {
+                let word = |word: u32| {
                     let load = |i: u32| {
                         let at = format!("min({}u, count - 1u)", word * per_word + i);
                         format!("(load_x(first + {at} * params.x_near) << {}u)", i * bits)
                     };
                     let all: Vec<String> = (0..per_word).map(load).collect();
-                    writeln!(out, "        {},", all.join(" | "))?;
-                }
-                writeln!(out, "    );\n}}\n")?;
+                    format!("        {},\n", all.join(" | "))
+                };
+                out += &element.storage(1, "x", Form::Scalar, Access::Read);
+                out += "\n";
+                out += &TEXT.fill("apart", holes!(words = (0..4).map(word).collect::<String>()));
             }
         }
-        writeln!(out, "@group(0) @binding(2) var<storage, read_write> y: array<vec4<u32>>;\n")
+        out + TEXT.get("target") + "\n"
     }
 }

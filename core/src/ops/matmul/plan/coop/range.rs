@@ -9,8 +9,6 @@
 //! one that is not needed ends at once. Nothing comes back to the host. Data out of range cost the reading of the
 //! operands, never a wrong result.
 
-use std::fmt::Write;
-
 use crate::ops::Matmul;
 use crate::{DType, Layout, Precision, Result, TensorSpec};
 
@@ -19,6 +17,10 @@ use crate::ops::reduce::plan::template::decode;
 use crate::plan::looped;
 use crate::plan::{Access, Caps, Launch, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
+use crate::wgsl::params::axis_members;
+use crate::wgsl::pieces::{Pieces, holes, pieces};
+
+const TEXT: Pieces = pieces!("matmul_range.wgsl");
 
 /// Workgroups that look for extremes, and threads of each.
 const GROUPS: u32 = 512;
@@ -105,77 +107,29 @@ impl Range {
     }
 
     pub fn source(&self) -> Source {
-        let mut text = String::new();
-        // Formatting into a String cannot fail.
-        let _ = match self {
-            Range::Extremes { element, quad, axes } => write_extremes(&mut text, *element, *quad, *axes),
-            Range::Decide => write_decide(&mut text),
-        };
-        let name = match self {
-            Range::Extremes { .. } => "matmul_coop_extremes",
-            Range::Decide => "matmul_coop_decide",
+        let (name, text) = match self {
+            Range::Extremes { element, quad, axes } => ("matmul_coop_extremes", extremes(*element, *quad, *axes)),
+            Range::Decide => ("matmul_coop_decide", decide()),
         };
         Source { name: name.to_owned(), wgsl: text, bindings: vec![Access::Read, Access::ReadWrite] }
     }
 }
 
-/// Folds the largest and the smallest magnitude, as bits. For the smallest each is lowered by one, so that 0 wraps to
-/// the largest number and never wins.
-const REDUCE: &str = "
-fn reduce(thread: u32, own: vec2<u32>) -> vec2<u32> {
-    var most = own.x;
-    var least = own.y;
-    shared_words[thread] = vec2<u32>(most, least);
-    for (var reach = THREADS / 2u; reach > 0u; reach /= 2u) {
-        workgroupBarrier();
-        if thread < reach {
-            let other = shared_words[thread + reach];
-            most = max(most, other.x);
-            least = min(least, other.y);
-            shared_words[thread] = vec2<u32>(most, least);
-        }
-    }
-    return vec2<u32>(most, least);
-}
-";
-
-fn write_extremes(out: &mut String, element: Element, quad: bool, axes: u8) -> std::fmt::Result {
-    let member = |name: char| (0..axes).map(|i| format!(" {name}{i}: u32,")).collect::<String>();
-    writeln!(out, "struct Params {{ count: u32, base: u32, target_base: u32,{}{} }}", member('e'), member('s'))?;
-    writeln!(out, "@group(0) @binding(0) var<uniform> params: Params;\nconst THREADS = {THREADS}u;")?;
-    *out += &element::prelude(&[element]);
-    *out += &element.storage(1, "x", if quad { Form::Quad } else { Form::Scalar }, Access::Read);
-    writeln!(out, "@group(0) @binding(2) var<storage, read_write> found: array<vec2<u32>>;")?;
-    writeln!(out, "var<workgroup> shared_words: array<vec2<u32>, THREADS>;")?;
-    *out += &decode("place_of", "params.base", 's', axes.into());
-    *out += REDUCE;
-    writeln!(out, "@compute @workgroup_size({THREADS})\nfn main(")?;
-    writeln!(out, "    @builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32,\n) {{")?;
-    writeln!(out, "    var own = vec2<u32>(0u, ~0u);")?;
-    writeln!(out, "    let first = group.x * THREADS + thread;\n    let step = THREADS * {GROUPS}u;")?;
-    // `count` is at most 2^32 - 2^16, but a step may be larger than 2^16: the sum must not wrap.
-    writeln!(out, "    var unit = first;\n    loop {{\n        if unit >= params.count {{ break; }}")?;
-    if quad {
-        writeln!(out, "        let bits = bitcast<vec4<u32>>(load4_x(place_of(unit) / 4u)) & vec4<u32>(0x7fffffffu);")?;
-        writeln!(out, "        let more = max(bits.xy, bits.zw);\n        own.x = max(own.x, max(more.x, more.y));")?;
-        writeln!(out, "        let low = bits - vec4<u32>(1u);\n        let less = min(low.xy, low.zw);")?;
-        writeln!(out, "        own.y = min(own.y, min(less.x, less.y));")?;
-    } else {
-        writeln!(out, "        let bits = bitcast<u32>(load_x(place_of(unit))) & 0x7fffffffu;")?;
-        writeln!(out, "        own.x = max(own.x, bits);\n        own.y = min(own.y, bits - 1u);")?;
-    }
-    writeln!(out, "        if params.count - unit <= step {{ break; }}\n        unit += step;\n    }}")?;
-    writeln!(out, "    let all = reduce(thread, own);")?;
-    writeln!(out, "    if thread == 0u {{ found[params.target_base + group.x] = all; }}\n}}")
+fn extremes(element: Element, quad: bool, axes: u8) -> String {
+    let members = axis_members("es", axes.into());
+    let mut out = format!("struct Params {{ count: u32, base: u32, target_base: u32,{members} }}\n");
+    out += &format!("@group(0) @binding(0) var<uniform> params: Params;\nconst THREADS = {THREADS}u;\n");
+    out += &element::prelude(&[element]);
+    out += &element.storage(1, "x", if quad { Form::Quad } else { Form::Scalar }, Access::Read);
+    out += TEXT.get("extremes of operand");
+    out += &decode("place_of", "params.base", 's', axes.into());
+    out += "\n";
+    out += TEXT.get("reduce");
+    let takes = TEXT.get(if quad { "take quad" } else { "take one" });
+    out + &TEXT.fill("main of extremes", holes!(threads = THREADS, groups = GROUPS, takes))
 }
 
-fn write_decide(out: &mut String) -> std::fmt::Result {
-    writeln!(out, "struct Params {{ least: i32 }}\n@group(0) @binding(0) var<uniform> params: Params;")?;
-    writeln!(out, "@group(0) @binding(1) var<storage, read> found: array<vec2<u32>>;")?;
-    writeln!(out, "@group(0) @binding(2) var<storage, read_write> info: array<u32>;")?;
-    writeln!(out, "const THREADS = {THREADS}u;\nvar<workgroup> shared_words: array<vec2<u32>, THREADS>;")?;
-    *out += REDUCE;
-    *out += include_str!("../../../../../wgsl/matmul_decide.wgsl");
+fn decide() -> String {
     let of = |slot: u32| {
         let pairs: Vec<String> =
             (0..GROUPS / THREADS).map(|i| format!("found[{}u + thread]", slot * GROUPS + i * THREADS)).collect();
@@ -188,9 +142,9 @@ fn write_decide(out: &mut String) -> std::fmt::Result {
         };
         format!("vec2<u32>({}, {})", fold("x", "max"), fold("y", "min"))
     };
-    writeln!(out, "@compute @workgroup_size({THREADS})")?;
-    writeln!(out, "fn main(@builtin(local_invocation_index) thread: u32) {{")?;
-    writeln!(out, "    let of_a = reduce(thread, {});\n    workgroupBarrier();", of(0))?;
-    writeln!(out, "    let of_b = reduce(thread, {});", of(1))?;
-    writeln!(out, "    if thread == 0u {{ decide(of_a, of_b); }}\n}}")
+    let mut out = TEXT.fill("params of decision", holes!(threads = THREADS));
+    out += "\n";
+    out += TEXT.get("reduce");
+    out += include_str!("../../../../../wgsl/matmul_decide.wgsl");
+    out + &TEXT.fill("main of decision", holes!(threads = THREADS, of_a = of(0), of_b = of(1)))
 }

@@ -9,8 +9,6 @@
 //! factors for each product of the batch undo the scales. `range.rs` is cheaper and does less: one part, where all of a
 //! matrix fits in f16.
 
-use std::fmt::Write;
-
 use crate::ops::{Matmul, MatmulDims};
 use crate::{DType, Layout, Result, TensorSpec};
 
@@ -19,6 +17,10 @@ use crate::ops::reduce::plan::template::decode;
 use crate::plan::looped;
 use crate::plan::{Access, Caps, Launch, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
+use crate::wgsl::params::axis_members;
+use crate::wgsl::pieces::{Pieces, holes, pieces};
+
+const TEXT: Pieces = pieces!("matmul_split.wgsl");
 
 /// A product of parts, and the launches that make the parts.
 pub(in super::super) struct Parted {
@@ -214,9 +216,7 @@ impl Split {
     }
 
     pub fn source(&self) -> Source {
-        let mut text = String::new();
-        // Formatting into a String cannot fail.
-        let _ = self.write_prelude(&mut text);
+        let text = self.prelude();
         let read = [Access::Read; 3];
         let written = [Access::ReadWrite; 3];
         let (name, body, bindings) = match self.phase {
@@ -232,55 +232,19 @@ impl Split {
         Source { name: format!("matmul_split_{name}"), wgsl: format!("{text}\n{common}\n{body}"), bindings }
     }
 
-    fn write_prelude(&self, out: &mut String) -> std::fmt::Result {
+    fn prelude(&self) -> String {
         let [single, _] = self.elements;
-        *out += &element::prelude(if self.phase == Phase::Parts { &self.elements } else { &self.elements[..1] });
-        writeln!(out, "const THREADS = {THREADS}u;")?;
-        writeln!(out, "struct Lines {{\n    matrices: u32, // 1 where products share it\n    base: u32,")?;
-        writeln!(out, "    lines: u32, // of a matrix\n    length: u32,")?;
-        writeln!(out, "    far: u32, // from line to line\n    near: u32, // from neighbour to neighbour")?;
-        writeln!(out, "    units: u32, // of a line, with what pads it\n    all: u32, // of a matrix")?;
-        writeln!(out, "    // Parts, in units: from line to line, from matrix to matrix, to the first ones.")?;
-        writeln!(out, "    pitch: u32,\n    matrix: u32,\n    high: u32,\n    low: u32,\n}}")?;
-        let member = |name: char| (0..self.axes).map(|i| format!(" {name}{i}: u32,")).collect::<String>();
-        let axes: String = ['e', 'a', 'b'].map(member).concat();
-        writeln!(out, "struct Params {{\n    a: Lines,\n    b: Lines,\n    batches: u32,")?;
-        writeln!(
-            out,
-            "    blocks: u32, // of this launch, for a matrix\n    maxima: u32, // of a matrix\n   {axes}\n}}"
-        )?;
-        writeln!(out, "@group(0) @binding(0) var<uniform> params: Params;")?;
-        for ((binding, name), form) in [(1, "a"), (2, "b")].into_iter().zip(self.forms) {
-            *out += &single.storage(binding, name, form, Access::Read);
-            let stride = name.chars().next().unwrap_or_default();
-            *out += &decode(&format!("batch_of_{name}"), &format!("params.{name}.base"), stride, self.axes.into());
-            writeln!(out, "fn quad_{name}(matrix: u32, line: u32, column: u32) -> vec4<f32> {{")?;
-            writeln!(out, "    let lines = params.{name};")?;
-            writeln!(out, "    let at = batch_of_{name}(matrix) + line * lines.far + column * lines.near;")?;
-            if form == Form::Quad {
-                writeln!(out, "    return load4_{name}(at / 4u);\n}}")?;
-            } else {
-                writeln!(out, "    let more = lines.length - column; // at least one")?;
-                writeln!(out, "    var quad = vec4<f32>(load_{name}(at), 0.0, 0.0, 0.0);")?;
-                for (i, lane) in [(1, "y"), (2, "z"), (3, "w")] {
-                    writeln!(out, "    if more > {i}u {{ quad.{lane} = load_{name}(at + {i}u * lines.near); }}")?;
-                }
-                writeln!(out, "    return quad;\n}}")?;
-            }
+        let mut out = element::prelude(if self.phase == Phase::Parts { &self.elements } else { &self.elements[..1] });
+        let axes = format!("   {}\n", axis_members("eab", self.axes.into()));
+        out += &TEXT.fill("params", holes!(threads = THREADS, axes));
+        for ((binding, name, stride), form) in [(1, "a", 'a'), (2, "b", 'b')].into_iter().zip(self.forms) {
+            out += &single.storage(binding, name, form, Access::Read);
+            out += &decode(&format!("batch_of_{name}"), &format!("params.{name}.base"), stride, self.axes.into());
+            out += &TEXT.fill(if form == Form::Quad { "quad" } else { "quad of elements" }, holes!(name));
         }
-        match self.phase {
-            Phase::Largest => writeln!(out, "@group(0) @binding(3) var<storage, read_write> maxima: array<u32>;"),
-            Phase::Parts => {
-                writeln!(out, "const LOW_SCALE = {LOW_SCALE};")?;
-                writeln!(out, "@group(0) @binding(3) var<storage, read> maxima: array<u32>;")?;
-                for (binding, name) in [(4, "a"), (5, "b")] {
-                    writeln!(
-                        out,
-                        "@group(0) @binding({binding}) var<storage, read_write> parts_{name}: array<vec4<f16>>;"
-                    )?;
-                }
-                writeln!(out, "@group(0) @binding(6) var<storage, read_write> factors: array<vec2<f32>>;")
-            }
+        out + &match self.phase {
+            Phase::Largest => TEXT.get("largest").to_owned(),
+            Phase::Parts => TEXT.fill("parts", holes!(low_scale = LOW_SCALE)),
         }
     }
 }

@@ -7,10 +7,12 @@ use std::fmt::Write;
 
 use crate::DType;
 
+use super::super::epilogue::TEXT;
 use super::super::tiled::{Load, Operand};
 use super::{Coop, Parts, Shape};
 use crate::plan::Access;
 use crate::wgsl::element::Form;
+use crate::wgsl::pieces::holes;
 
 /// Elements that a thread moves at once: 8 bytes of f16. Twice as many are slower by a seventh, because pairs of 8
 /// bytes are stored one after the other and conflict in the banks.
@@ -74,7 +76,8 @@ impl Coop {
             // Loads elements in their own type, not by way of f32.
             let item = if operand.load == Load::Quad { "V" } else { "T" };
             writeln!(out, "@group(0) @binding({binding}) var<storage, read> {name}: array<{item}>;")?;
-            return writeln!(out, "fn get_{name}(at: u32) -> {item} {{ return {name}[at]; }}");
+            *out += &TEXT.fill("get", holes!(name, ty = item, value = format!("{name}[at]")));
+            return Ok(());
         }
         let form = if operand.load == Load::Quad { Form::Quad } else { Form::Scalar };
         *out += &operand.element.storage(binding, name, form, Access::Read);
@@ -84,7 +87,8 @@ impl Coop {
             _ => (item.to_owned(), format!("load_{name}(at)")),
         };
         let value = if operand.element.scalar() == item { call } else { format!("{ty}({call})") };
-        writeln!(out, "fn get_{name}(at: u32) -> {ty} {{ return {value}; }}")
+        *out += &TEXT.fill("get", holes!(name, ty, value));
+        Ok(())
     }
 
     /// The type of four elements on their way.

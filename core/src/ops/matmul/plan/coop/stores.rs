@@ -5,9 +5,10 @@
 
 use std::fmt::Write;
 
-use super::{Coop, Lanes, Parts, Target, Tile};
+use super::{Coop, Lanes, Parts, TEXT, Target, Tile};
 use crate::plan::looped;
 use crate::wgsl::element::Form;
+use crate::wgsl::pieces::holes;
 
 impl Coop {
     pub(super) fn write_stores(&self, out: &mut String) -> std::fmt::Result {
@@ -38,7 +39,7 @@ impl Coop {
                     writeln!(out, "    coopStoreT(d{i}_{}, &sums[slab + {}u], {}u);", j + f, f * size / 4, stride / 4)?;
                 }
                 writeln!(out, "    workgroupBarrier(); // the sums are complete")?;
-                self.write_rows(out, i * size, j * size, live * size / 4)?;
+                *out += &self.rows(i * size, j * size, live * size / 4);
             }
         }
         Ok(())
@@ -53,51 +54,50 @@ impl Coop {
     }
 
     /// Reads the sums that the subgroups wrote: the fragments at row `i` and column `j` of their rectangles, `quads` a row.
-    fn write_rows(&self, out: &mut String, i: u32, j: u32, quads: u32) -> std::fmt::Result {
+    fn rows(&self, i: u32, j: u32, quads: u32) -> String {
         let Tile { block_m, block_n, warps_m, warps_n, .. } = self.shape.tile;
-        let (size, stride) = (self.product.size, self.slab_stride());
-        let total = self.warps() * size * quads;
-        writeln!(out, "    for (var unit = thread; unit < {total}u; unit += {}u) {{", self.threads())?;
-        writeln!(out, "        let whose = unit / {}u;\n        let line = unit / {quads}u % {size}u;", size * quads)?;
-        let owner = match self.lanes {
-            Lanes::Exactly(_) => "whose",
-            Lanes::About(_) => {
-                writeln!(out, "        if whose >= subgroups || first + whose >= {}u {{ continue; }}", self.warps())?;
-                "(first + whose)"
-            }
+        let (size, stride, warps) = (self.product.size, self.slab_stride() / 4, self.warps());
+        let (skip, owner) = match self.lanes {
+            Lanes::Exactly(_) => (String::new(), "whose"),
+            Lanes::About(_) => (TEXT.fill("skip", holes!(warps)), "(first + whose)"),
         };
-        let back = if self.parts == Parts::Scaled { " * back" } else { "" };
-        writeln!(
-            out,
-            "        let v = sums[whose * {}u + line * {}u + unit % {quads}u]{back};",
-            size * stride / 4,
-            stride / 4
-        )?;
-        writeln!(out, "        let row = tile_m + {owner} % {warps_m}u * {}u + {i}u + line;", block_m / warps_m)?;
-        writeln!(
-            out,
-            "        let col = tile_n + {owner} / {warps_m}u * {}u + {j}u + unit % {quads}u * 4u;",
-            block_n / warps_n
-        )?;
-        if self.tail_m || self.tail_n {
-            writeln!(out, "        if row >= params.m || col >= params.n {{ continue; }}")?;
-        }
-        writeln!(out, "        let at = d_start + row * params.n + col;")?;
         let acc = self.epilogue.accumulator.scalar();
         let value = |e: usize| {
             let sum = format!("v.{}", ["x", "y", "z", "w"][e]);
             let sum = if acc == "f32" { sum } else { format!("{acc}({sum})") };
             if self.target == Target::Partial { sum } else { format!("epilogue({sum}, batch, row, col + {e}u)") }
         };
-        if self.target == Target::Output(Form::Quad) {
+        let stores: String = if self.target == Target::Output(Form::Quad) {
             let values = [value(0), value(1), value(2), value(3)].join(", ");
-            let vector = self.epilogue.value.vector();
-            return writeln!(out, "        store4_d(at / 4u, {vector}({values}));\n    }}");
-        }
-        for e in 0..4 {
-            let guard = if self.tail_n { format!("if col + {e}u < params.n ") } else { String::new() };
-            writeln!(out, "        {guard}{{ store_d(at + {e}u, {}); }}", value(e))?;
-        }
-        writeln!(out, "    }}")
+            format!("        store4_d(at / 4u, {}({values}));\n", self.epilogue.value.vector())
+        } else {
+            let store = |e: usize| {
+                let guard = if self.tail_n { format!("if col + {e}u < params.n ") } else { String::new() };
+                format!("        {guard}{{ store_d(at + {e}u, {}); }}\n", value(e))
+            };
+            (0..4).map(store).collect()
+        };
+        TEXT.fill(
+            "rows",
+            holes!(
+                total = warps * size * quads,
+                threads = self.threads(),
+                units = size * quads,
+                quads,
+                size,
+                skip,
+                slab = size * stride,
+                stride,
+                back = if self.parts == Parts::Scaled { " * back" } else { "" },
+                owner,
+                warps_m,
+                own_m = block_m / warps_m,
+                i,
+                own_n = block_n / warps_n,
+                j,
+                tail = if self.tail_m || self.tail_n { TEXT.get("tail") } else { "" },
+                stores,
+            ),
+        )
     }
 }

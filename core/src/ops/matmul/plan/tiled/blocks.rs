@@ -7,7 +7,8 @@
 use std::fmt::Write;
 
 use super::operands::Side;
-use super::{LANES_M, LANES_N, Target, Tiled};
+use super::{LANES_M, LANES_N, TEXT, Target, Tiled};
+use crate::wgsl::pieces::{holes, lines};
 
 impl Tiled {
     /// Declares the sums over all blocks, and the places of the first scales of a thread's rows and columns.
@@ -40,29 +41,18 @@ impl Tiled {
     }
 
     /// The loop over K; the first step has been fetched before it.
-    pub(super) fn write_block_loop(&self, out: &mut String, sides: &[Side; 2]) -> std::fmt::Result {
-        let step = self.tile.block_k;
-        let (first, end) = match self.target {
-            Target::Output(_) => ("0u", "params.k"),
-            Target::Partial => ("k_first", "slab_end"),
+    pub(super) fn block_loop(&self, sides: &[Side; 2]) -> String {
+        let (first, end, block) = match self.target {
+            Target::Output(_) => ("0u", "params.k", "0u"),
+            Target::Partial => ("k_first", "slab_end", "k_first / params.block_k"),
         };
-        match self.target {
-            Target::Output(_) => writeln!(out, "    var block = 0u;")?,
-            Target::Partial => writeln!(out, "    var block = k_first / params.block_k;")?,
-        }
-        writeln!(out, "    var k0 = {first};\n    while k0 < {end} {{")?;
-        writeln!(out, "        let after = min(k0 + {step}u, k_end);\n        let ends_block = after == k_end;")?;
-        // As without blocks, the last round fetches the first step again, for nothing.
-        writeln!(out, "        let next = select(after, {first}, after >= {end});")?;
-        writeln!(out, "        if ends_block {{ k_end = next + min(params.block_k, {end} - next); }}")?;
-        self.write_fetch(out, sides, "next", "        ")?;
-        self.write_multiply(out)?;
-        writeln!(out, "        if ends_block {{")?;
-        self.write_scaling(out)?;
-        writeln!(out, "            block++;\n        }}\n        k0 = after;")?;
-        writeln!(out, "        workgroupBarrier(); // everyone has read this step")?;
-        self.write_put(out, sides, "        ")?;
-        writeln!(out, "        workgroupBarrier(); // the next step is complete\n    }}")
+        let fetch = lines(|out| self.write_fetch(out, sides, "next", "        "));
+        let multiply = lines(|out| self.write_multiply(out));
+        let scaling = lines(|out| self.write_scaling(out));
+        let put = lines(|out| self.write_put(out, sides, "        "));
+        let stores = lines(|out| self.write_stores(out));
+        let block_k = self.tile.block_k;
+        TEXT.fill("steps of blocks", holes!(block, first, end, block_k, fetch, multiply, scaling, put, stores))
     }
 
     /// Adds the scaled sums of a block to those over all blocks.

@@ -5,9 +5,11 @@
 
 use std::fmt::Write;
 
+use super::super::epilogue::TEXT;
 use super::{Load, Operand, Tile, Tiled};
 use crate::plan::Access;
 use crate::wgsl::element::Form;
+use crate::wgsl::pieces::holes;
 
 /// Neighbouring threads that fetch along M (N) from an operand that lies along K, before the next ones along K.
 const GROUP: u32 = 32;
@@ -87,7 +89,8 @@ impl Tiled {
             _ => ("Acc", format!("load_{name}(at)")),
         };
         let value = if own == acc { call } else { format!("{ty}({call})") };
-        writeln!(out, "fn get_{name}(at: u32) -> {ty} {{ return {value}; }}")
+        *out += &TEXT.fill("get", holes!(name, ty, value));
+        Ok(())
     }
 
     /// The units of a tile that a thread fetches: where it reads them and where it writes them.

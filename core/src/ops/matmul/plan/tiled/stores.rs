@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use super::{LANES_M, LANES_N, Target, Tiled};
+use super::{LANES_M, LANES_N, TEXT, Target, Tiled};
 use crate::wgsl::element::Form;
+use crate::wgsl::pieces::holes;
 
 impl Tiled {
     /// Applies the epilogue and stores the results inside of the output.
@@ -20,7 +21,8 @@ impl Tiled {
             writeln!(out, "    let d_start = {base}{layer} * params.m * params.n;")?;
         }
         if !self.unroll {
-            return self.write_store_loop(out);
+            *out += &self.store_loop();
+            return Ok(());
         }
         let sums = self.sums();
         for i in 0..tm {
@@ -66,33 +68,31 @@ impl Tiled {
         self.epilogue.value != self.epilogue.accumulator
     }
 
-    /// Writes the stores as a loop, so that the epilogue is compiled once.
-    fn write_store_loop(&self, out: &mut String) -> std::fmt::Result {
+    /// The stores as a loop, so that the epilogue is compiled once.
+    fn store_loop(&self) -> String {
         let (tm, vectors) = (self.tile.thread_m(), self.tile.thread_n() / 4);
         let own = self.sums();
         let v = if self.epilogue.blocks { self.epilogue.value.vector() } else { "V".to_owned() };
         let sums: Vec<String> = (0..tm).flat_map(|i| (0..vectors).map(move |j| format!("{own}{i}_{j}"))).collect();
         let count = tm * vectors;
-        writeln!(out, "    var sums = array<{v}, {count}>({});", sums.join(", "))?;
-        writeln!(out, "    for (var i = 0u; i < {count}u; i++) {{\n        let r = i / {vectors}u;")?;
-        writeln!(out, "        let row = tile_m + (own_m + r / 4u * {LANES_M}u) * 4u + r % 4u;")?;
-        writeln!(out, "        let col = tile_n + (own_n + i % {vectors}u * {LANES_N}u) * 4u;")?;
-        writeln!(out, "        if row >= {} || col >= params.n {{ continue; }}", self.row_end())?;
         let end = self.target != Target::Partial;
         let (value, sum) = if end && self.changes_type() {
             (format!("{}()", self.epilogue.value.vector()), "sums[i][e]")
         } else {
             ("sums[i]".to_owned(), "value[e]")
         };
-        writeln!(out, "        let at = d_start + row * params.n + col;\n        var value = {value};")?;
-        writeln!(out, "        let live = min(params.n - col, 4u);\n        for (var e = 0u; e < live; e++) {{")?;
+        let mut each = String::new();
         if end {
-            writeln!(out, "            value[e] = epilogue({sum}, batch, row, col + e);")?;
+            each += &format!("            value[e] = epilogue({sum}, batch, row, col + e);\n");
         }
-        if self.target == Target::Output(Form::Quad) {
-            writeln!(out, "        }}\n        store4_d(at / 4u, value);\n    }}")
+        let whole = if self.target == Target::Output(Form::Quad) {
+            "        store4_d(at / 4u, value);\n"
         } else {
-            writeln!(out, "            store_d(at + e, value[e]);\n        }}\n    }}")
-        }
+            each += "            store_d(at + e, value[e]);\n";
+            ""
+        };
+        let (sums, row_end, [lanes_m, lanes_n]) = (sums.join(", "), self.row_end(), [LANES_M, LANES_N]);
+        let all = holes!(v, count, sums, vectors, lanes_m, lanes_n, row_end, value, each, whole);
+        TEXT.fill("store loop", all)
     }
 }

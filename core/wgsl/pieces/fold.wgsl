@@ -1,0 +1,35 @@
+// Pieces: functions that the loops of reduce_rows.wgsl and reduce_columns.wgsl call, where folds agree on them: Acc is an accumulator, Wide what
+// a thread holds, a vector of them or one.
+
+//# absorb: where elements read are accumulators already
+fn absorb(held: Wide, x: Wide) -> Wide { return combine_wide(held, x); }
+
+//# one: where Wide is Acc
+fn narrow(w: Wide) -> Acc { return w; }
+fn masked(w: Wide, live: u32) -> Wide { return w; }
+
+//# sum
+alias Acc = $acc;
+alias Wide = $wide;
+fn wide_identity() -> Wide { return Wide(); }
+fn combine(a: Acc, b: Acc) -> Acc { return a + b; }
+fn combine_wide(a: Wide, b: Wide) -> Wide { return a + b; }
+
+//# sum of quad
+fn narrow(w: Wide) -> Acc { return (w.x + w.y) + (w.z + w.w); }
+fn masked(w: Wide, live: u32) -> Wide {
+    return select(Wide(), w, vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(live));
+}
+
+//# read
+fn read_at(at: u32, place: u32) -> Wide { return $value; }
+
+//# base_of: the row-major index over axes with extents e0 (innermost), e1 ... becomes a place
+fn $name(index: u32) -> u32 {
+    var at = $from;
+    $steps
+    return at;
+}
+
+//# out_of
+fn out_of(index: u32) -> u32 { return index; }

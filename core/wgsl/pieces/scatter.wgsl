@@ -1,0 +1,4 @@
+// Pieces before scatter_fold.wgsl.
+
+//# combine
+fn combine(a: Value, b: Value) -> Value { return $value; }
