@@ -4,6 +4,7 @@
 //! generator's state and the shape, and bits are the same on every device. The decision to know: a second word of an element is that of a
 //! stream which no generator comes to (its number is above half of all), as in [`Generator::fork`]. Formulas in f32 take 32 bits and are as
 //! exact in both tails as f32 is: with w the word, v = (w + 1/2) 2^-32 is in (0, 1), and where w is in the upper half 1 - v is computed, not v.
+//! In f64 two words are one of 64 bits.
 
 mod gamma;
 mod poisson;
@@ -61,6 +62,46 @@ fn exponential_of(word: Expr) -> Expr {
     let is_low = word.compare(CompareFn::Lt, 1i64 << 31);
     let small = unit(is_low.select(word.clone(), mirrored(word)));
     -is_low.select(small.log(), (-small).log1p())
+}
+
+/// The element's word number `n`.
+fn word_number(n: u32) -> Expr {
+    if n == 0 { word() } else { another_word(n - 1) }
+}
+
+/// The words from number `n` on that a formula in `dtype` takes as one: two in f64.
+fn words_of(dtype: DType) -> u32 {
+    if dtype == DType::F64 { 2 } else { 1 }
+}
+
+/// (w + 1/2) 2^-64 in f64, of two u32. It may be rounded to 1.
+fn unit_of_64([high, low]: [Expr; 2]) -> Expr {
+    const WORDS: f64 = 4_294_967_296.0; // 2^32
+    (high.cast(DType::F64) * WORDS + low.cast(DType::F64) + 0.5) * (UNIT * UNIT)
+}
+
+/// [`unit`] of word number `n`, in f64 of the next one, too.
+fn unit_in(dtype: DType, n: u32) -> Expr {
+    if dtype == DType::F64 { unit_of_64([n, n + 1].map(word_number)) } else { unit(word_number(n)) }
+}
+
+/// [`exponential_of`] word number `n`; in f64 of the next one, too: from 2^-65 to 45.05.
+fn exponential_in(dtype: DType, n: u32) -> Expr {
+    if dtype != DType::F64 {
+        return exponential_of(word_number(n));
+    }
+    let [high, low] = [n, n + 1].map(word_number);
+    let is_low = high.compare(CompareFn::Lt, 1i64 << 31);
+    let small = unit_of_64([high, low].map(|word| is_low.select(word.clone(), mirrored(word))));
+    -is_low.select(small.log(), (-small).log1p())
+}
+
+/// Uniform in [0, 1) in steps of 2^-53, in f64. Every step is exact.
+fn uniform_64() -> Expr {
+    const LOW: f64 = 67_108_864.0; // 2^26
+    const STEP: f64 = 1.0 / (134_217_728.0 * LOW); // 2^-53
+    let [high, low] = [word() / 32, other_word() / 64].map(|bits| bits.cast(DType::F64));
+    (high * LOW + low) * STEP
 }
 
 /// The high word of the product of a word and `n`, from halves of 16 bits.
@@ -124,7 +165,7 @@ fn last_below(dtype: DType, x: f64) -> f64 {
         // Bits order as magnitudes do.
         nearest if nearest > 0.0 => of(bits - 1),
         // Shaders may take subnormal numbers for 0, those that they compute with.
-        0.0 if dtype == DType::F32 => -dtype.min_normal(),
+        0.0 if dtype.compute() == dtype => -dtype.min_normal(),
         0.0 => of(sign | 1),
         _ => of(bits + 1),
     }
@@ -148,6 +189,11 @@ impl Generator {
         Tensor::map_named(op, expr, &inputs)
     }
 
+    /// Refuses what is no float.
+    fn check_real(op: &'static str, dtype: DType) -> Result<()> {
+        if dtype.is_float() { Ok(()) } else { Err(Error::UndefinedForDType { op, dtype }) }
+    }
+
     /// Refuses what is no float of up to 32 bits.
     fn check_float(op: &'static str, dtype: DType) -> Result<()> {
         if dtype.is_float() && dtype != DType::F64 {
@@ -156,39 +202,40 @@ impl Generator {
         Err(Error::UndefinedForDType { op, dtype })
     }
 
-    /// Uniform in [low, high): low + (high - low) u, u counting in steps of 2^-24 ([`Expr::uniform`]). Computed in f32, rounded to `dtype`; what would
-    /// be rounded to `high` becomes the number below it.
+    /// Uniform in [low, high): low + (high - low) u, u counting in steps of 2^-24 ([`Expr::uniform`]), in f64 of 2^-53. Computed in f32 (f64 for f64),
+    /// rounded to `dtype`; what would be rounded to `high` becomes the number below it.
     ///
     /// # Errors
-    /// [`Error::UndefinedForDType`] for integers, bool and f64; [`Error::InvalidArgument`] for bounds that are not finite or not in order;
-    /// memory errors of the device.
+    /// [`Error::UndefinedForDType`] for integers and bool; [`Error::UnsupportedDType`]; [`Error::InvalidArgument`] for bounds that are not
+    /// finite or not in order; memory errors of the device.
     pub fn uniform(&self, dtype: DType, shape: impl IntoShape, low: f64, high: f64) -> Result<Tensor> {
         const OP: &str = "uniform";
-        Generator::check_float(OP, dtype)?;
+        Generator::check_real(OP, dtype)?;
         if !(low <= high && (high - low).is_finite()) {
             return refuse("range", format!("{OP} in {low}..{high}, which is no interval of finite width"));
         }
-        let number = Expr::uniform(key()) * (high - low) + low;
+        let unit = if dtype == DType::F64 { uniform_64() } else { Expr::uniform(key()) };
+        let number = unit * (high - low) + low;
         let last = last_below(dtype, high).max(low);
         self.draw(OP, shape, &number.binary(BinaryFn::Min, last).cast(dtype), &[])
     }
 
     /// Normal with `mean` and deviation `std`, by Box and Muller (1958): mean + std sqrt(2 e) cos(2 pi u), where e is exponential and u uniform
-    /// of a second word. Up to 6.7 deviations from the mean. Computed in f32, rounded to `dtype`.
+    /// of a second word. Up to 6.7 deviations from the mean, in f64 9.4. Computed in f32 (f64 for f64), rounded to `dtype`.
     ///
     /// # Errors
     /// As [`Generator::uniform`]; [`Error::InvalidArgument`] for numbers that are not finite and a negative deviation.
     pub fn normal(&self, dtype: DType, shape: impl IntoShape, mean: f64, std: f64) -> Result<Tensor> {
         const OP: &str = "normal";
-        Generator::check_float(OP, dtype)?;
+        Generator::check_real(OP, dtype)?;
         if !(mean.is_finite() && std.is_finite() && std >= 0.0) {
             return refuse(
                 "deviation",
                 format!("{OP} with mean {mean} and deviation {std}; both finite, this not negative"),
             );
         }
-        let radius = (exponential_of(word()) * 2.0).sqrt();
-        let z = radius * (unit(other_word()) * std::f64::consts::TAU).cos();
+        let radius = (exponential_in(dtype, 0) * 2.0).sqrt();
+        let z = radius * (unit_in(dtype, words_of(dtype)) * std::f64::consts::TAU).cos();
         self.draw(OP, shape, &(z * std + mean).cast(dtype), &[])
     }
 
@@ -259,40 +306,43 @@ impl Generator {
         self.draw(OP, *p.shape(), &is_below, &[&p.detach()])
     }
 
-    /// Exponential with rate `rate`: -ln(v) / rate, v of 32 bits. Up to 22.9 / rate. Computed in f32, rounded to `dtype`.
+    /// Exponential with rate `rate`: -ln(v) / rate, v of 32 bits. Up to 22.9 / rate. Computed in f32, rounded to `dtype`; in f64 of 64 bits, up to
+    /// 45 / rate.
     ///
     /// # Errors
     /// As [`Generator::uniform`]; [`Error::InvalidArgument`] for a rate that is not finite or not above 0.
     pub fn exponential(&self, dtype: DType, shape: impl IntoShape, rate: f64) -> Result<Tensor> {
         const OP: &str = "exponential";
-        Generator::check_float(OP, dtype)?;
+        Generator::check_real(OP, dtype)?;
         if !(rate > 0.0 && rate.is_finite()) {
             return refuse("rate", format!("{OP} with rate {rate}; give a finite number above 0"));
         }
-        self.draw(OP, shape, &(exponential_of(word()) / rate).cast(dtype), &[])
+        self.draw(OP, shape, &(exponential_in(dtype, 0) / rate).cast(dtype), &[])
     }
 
     /// Gumbel: location - scale ln(e), e being exponential with rate 1. Adding such numbers to logarithms of weights and taking the position of
-    /// the largest draws a position with probability of its weight. Computed in f32, rounded to `dtype`.
+    /// the largest draws a position with probability of its weight. Computed in f32 (f64 for f64), rounded to `dtype`.
     ///
     /// # Errors
     /// As [`Generator::uniform`]; [`Error::InvalidArgument`] for numbers that are not finite and a scale that is not above 0.
     pub fn gumbel(&self, dtype: DType, shape: impl IntoShape, location: f64, scale: f64) -> Result<Tensor> {
         const OP: &str = "gumbel";
-        check_scale(OP, dtype, location, scale)?;
-        let number = -exponential_of(word()).log() * scale + location;
+        Generator::check_real(OP, dtype)?;
+        check_scale(OP, location, scale)?;
+        let number = -exponential_in(dtype, 0).log() * scale + location;
         self.draw(OP, shape, &number.cast(dtype), &[])
     }
 
-    /// Laplace: location + scale e or location - scale e by a bit of the word, e being exponential with rate 1 of a second word. Computed in f32,
-    /// rounded to `dtype`.
+    /// Laplace: location + scale e or location - scale e by a bit of the word, e being exponential with rate 1 of a second word. Computed in f32
+    /// (f64 for f64), rounded to `dtype`.
     ///
     /// # Errors
     /// As [`Generator::gumbel`].
     pub fn laplace(&self, dtype: DType, shape: impl IntoShape, location: f64, scale: f64) -> Result<Tensor> {
         const OP: &str = "laplace";
-        check_scale(OP, dtype, location, scale)?;
-        let e = exponential_of(other_word());
+        Generator::check_real(OP, dtype)?;
+        check_scale(OP, location, scale)?;
+        let e = exponential_in(dtype, 1);
         let signed = (word() % 2).compare(CompareFn::Eq, 0).select(e.clone(), -e);
         self.draw(OP, shape, &(signed * scale + location).cast(dtype), &[])
     }
@@ -302,7 +352,7 @@ impl Generator {
     /// Computed in f32, limited to the bounds, rounded to `dtype`. PyTorch's `nn.init.trunc_normal_`.
     ///
     /// # Errors
-    /// As [`Generator::uniform`]; [`Error::InvalidArgument`] for a mean that is not finite, a deviation that is not above 0, bounds that are NaN or
+    /// [`Error::UndefinedForDType`] for integers, bool and f64; memory errors of the device; [`Error::InvalidArgument`] for a mean that is not finite, a deviation that is not above 0, bounds that are NaN or
     /// not in order, and bounds that are both more than 4 deviations to one side of the mean, where f32 has too few probabilities.
     pub fn truncated_normal(
         &self,
@@ -312,7 +362,8 @@ impl Generator {
         [low, high]: [f64; 2],
     ) -> Result<Tensor> {
         const OP: &str = "truncated_normal";
-        check_scale(OP, dtype, mean, std)?;
+        Generator::check_float(OP, dtype)?;
+        check_scale(OP, mean, std)?;
         let ends = [(low - mean) / std, (high - mean) / std];
         if ends[0].is_nan() || ends[1].is_nan() || ends[0] >= ends[1] || ends[0] > 4.0 || ends[1] < -4.0 {
             let reason = format!(
@@ -419,13 +470,20 @@ impl Generator {
     }
 }
 
-/// A float of up to 32 bits, a finite location and a finite scale above 0.
-fn check_scale(op: &'static str, dtype: DType, location: f64, scale: f64) -> Result<()> {
-    Generator::check_float(op, dtype)?;
+/// A finite location and a finite scale above 0.
+fn check_scale(op: &'static str, location: f64, scale: f64) -> Result<()> {
     if location.is_finite() && scale.is_finite() && scale > 0.0 {
         return Ok(());
     }
     refuse("scale", format!("{op} at {location} with scale {scale}; both finite, this above 0"))
+}
+
+/// A tensor that no live tape watches: floats drawn by it would lose its gradient in silence.
+fn check_unwatched(op: &'static str, parameter: &Tensor) -> Result<()> {
+    if parameter.is_watched() {
+        return refuse("gradient", format!("{op} has no gradient: detach the tensor that a tape watches"));
+    }
+    Ok(())
 }
 
 /// A parameter of a distribution: one for all elements, or one for each.

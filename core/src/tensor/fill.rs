@@ -143,8 +143,8 @@ impl Tensor {
         Ok(self.with_layout(Layout::strided(Shape::new(&dims)?, &strides, layout.offset())?))
     }
 
-    /// Of a vector the matrix with it on diagonal `k`, zeros elsewhere: one launch, two where `k` is not 0. Of a matrix its diagonal `k`,
-    /// a view. `diag` of NumPy and PyTorch.
+    /// Of a vector the matrix with it on diagonal `k`, zeros elsewhere: one launch. Of a matrix its diagonal `k`, a view. `diag` of NumPy and
+    /// PyTorch.
     ///
     /// ```
     /// use polywarp_core::{Device, Tensor};
@@ -168,12 +168,16 @@ impl Tensor {
                 return Err(Error::InvalidArgument { what: "rank", reason });
             }
         }
-        let n = self.dims()[0].saturating_add(k.unsigned_abs());
+        let length = self.dims()[0];
+        let n = length.saturating_add(k.unsigned_abs());
         check_elements("diag", &[n, n])?;
-        let row = if k == 0 { self.clone() } else { self.pad_with(&[(k.max(0), (-k).max(0))], 0)? };
-        let is_there = by_diagonal(&position(), [n, n], CompareFn::Eq, k);
-        let zero = Expr::constant(0).cast(self.dtype());
-        Tensor::map_named("diag", &is_there.select(Expr::input(0), zero), &[&row.broadcast_to([n, n])?])
+        // Elements of the diagonal lie n + 1 apart: they are a column of rows one longer, and of these n * n elements are the matrix.
+        let first = if k < 0 { k.unsigned_abs() * n } else { k.unsigned_abs() };
+        let (before, column) = (first / (n + 1), first % (n + 1));
+        let behind = n - before - length;
+        let pads = [before, behind, column, n - column].map(|count| count as i64);
+        let rows = self.unsqueeze(1)?.pad_with(&[(pads[0], pads[1]), (pads[2], pads[3])], 0)?;
+        rows.reshape([n * (n + 1)])?.slice(0, 0..n * n)?.reshape([n, n])
     }
 
     /// `count` numbers at equal distances, from `start` to `end`, both included: `start + i (end - start) / (count - 1)`, of the later half
@@ -362,6 +366,42 @@ mod tests {
                 assert_eq!(is(eye), of(|above, k| above == k), "eye {rows} {columns} {k}");
             }
         }
+    }
+
+    #[test]
+    fn matrices_of_a_diagonal_are_those_of_the_definition() {
+        let device = Device::cpu();
+        for length in 0..6u64 {
+            let numbers: Vec<i32> = (1..=length as i32).collect();
+            let x = Tensor::from_slice(&device, &numbers, [length]).unwrap();
+            for k in -5..=5i64 {
+                let n = length + k.unsigned_abs();
+                let mut wanted = vec![0; (n * n) as usize];
+                for (i, &number) in numbers.iter().enumerate() {
+                    let [row, column] = [(-k).max(0), k.max(0)].map(|skipped| i + skipped as usize);
+                    wanted[row * n as usize + column] = number;
+                }
+                let found = x.diag(k).unwrap();
+                assert_eq!((found.dims(), found.to_vec::<i32>().unwrap()), (&[n, n][..], wanted), "{length} {k}");
+                assert_eq!(found.diag(k).unwrap().to_vec::<i32>().unwrap(), numbers, "{length} {k}");
+            }
+        }
+        for dtype in DType::ALL {
+            let ones = Tensor::full(&device, DType::I32, [2], 1).unwrap().cast(dtype).unwrap();
+            let found = ones.diag(1).unwrap().cast(DType::I32).unwrap();
+            assert_eq!(found.to_vec::<i32>().unwrap(), [0, 1, 0, 0, 0, 1, 0, 0, 0], "{dtype}");
+        }
+        let x = Tensor::zeros(&device, DType::U8, [3]).unwrap();
+        assert!(matches!(x.diag(i64::MIN), Err(Error::IndexWidth { op: "diag", .. })));
+    }
+
+    #[test]
+    fn gradient_of_a_matrix_of_a_diagonal_is_its_diagonal() {
+        let (tape, x) = (crate::Tape::new(), Tensor::zeros(&Device::cpu(), DType::F32, [3]).unwrap());
+        let watched = tape.watch(&x).unwrap();
+        let numbers = Tensor::arange(x.device(), DType::F32, 0, 1, 25).unwrap().reshape([5, 5]).unwrap();
+        let gradients = tape.backward(&watched.diag(-2).unwrap().mul(&numbers).unwrap().sum(..).unwrap()).unwrap();
+        assert_eq!(gradients.of(&watched).unwrap().to_vec::<f32>().unwrap(), [10.0, 16.0, 22.0]);
     }
 
     /// Positions that differ by more than i32 holds, without the matrix that has them.

@@ -5,7 +5,7 @@
 //! distance, which is 0.06 of the unit at 2^24 numbers. Numbers are the same at each run, so that a test passes always or never.
 
 use polywarp_core::harness::part::PART_VARIABLE;
-use polywarp_core::{DType, Device, Generator, Replacement, Result, Tensor};
+use polywarp_core::{DType, Device, Generator, Replacement, Result, Tape, Tensor};
 
 /// sqrt(n) times the distance: right numbers are above it once in 8000 tests (2 exp(-2 x^2)).
 const FAR: f64 = 2.2;
@@ -204,6 +204,12 @@ fn continuous_numbers_have_their_distribution() {
         let tail = 0.5 * (-(x + 1.0).abs() / 0.5).exp();
         if x < -1.0 { tail } else { 1.0 - tail }
     });
+    let narrow = |drawn: Result<Tensor>| drawn?.cast(f32);
+    continuous("uniform of f64", narrow(generator(92).uniform(DType::F64, [n], -1.0, 3.0)), |x| (x + 1.0) / 4.0);
+    let drawn = generator(93).normal(DType::F64, [n], 2.0, 3.0);
+    continuous("normal of f64", narrow(drawn), |x| normal_below((x - 2.0) / 3.0));
+    let drawn = generator(94).exponential(DType::F64, [n], 0.5);
+    continuous("exponential of f64", narrow(drawn), |x| -(-0.5 * x).exp_m1());
     for (seed, [low, high]) in [(26, [-2.0, 2.0]), (27, [0.5, f64::INFINITY]), (28, [3.5, 9.0])] {
         let drawn = generator(seed).truncated_normal(f32, [n], [0.0, 1.0], [low, high]);
         // By the smaller tail.
@@ -394,8 +400,18 @@ fn parameters_of_no_distribution_are_refused_or_give_nan() {
     undefined(generator.gamma(DType::F64, [1], 1.0, 1.0));
     undefined(generator.beta(DType::I32, [1], 1.0, 1.0));
     undefined(generator.poisson(DType::U8, [1], 1.0));
+    // Their numbers are floats, and would lose the gradient of a watched tensor in silence.
+    let tape = Tape::new();
+    let watched = tape.watch(&Tensor::full(&device, DType::F32, [3], 2.0).unwrap()).unwrap();
+    let plain = watched.detach();
+    invalid(generator.gamma_of(&watched), "gradient");
+    invalid(generator.beta_of(&watched, &plain), "gradient");
+    invalid(generator.beta_of(&plain, &watched), "gradient");
+    invalid(generator.poisson_of(&watched), "gradient");
     // Nothing was drawn.
     assert_eq!(generator.state().unwrap(), [91, 0, 0, 0]);
+    assert!(generator.copy().unwrap().poisson_of(&plain).is_ok());
+    assert!(generator.copy().unwrap().poisson(DType::U64, [3], 4.0).is_ok());
     let odd = [1.0f32, 0.0, -1.0, f32::NAN, f32::INFINITY];
     let odd = Tensor::from_slice(&device, &odd, [5]).unwrap();
     let is_nan =

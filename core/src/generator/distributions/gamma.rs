@@ -122,7 +122,8 @@ impl Generator {
     /// memory errors of the device.
     pub fn gamma(&self, dtype: DType, shape: impl IntoShape, alpha: f64, scale: f64) -> Result<Tensor> {
         const OP: &str = "gamma";
-        super::check_scale(OP, dtype, 0.0, scale)?;
+        Generator::check_float(OP, dtype)?;
+        super::check_scale(OP, 0.0, scale)?;
         check_alpha(OP, alpha)?;
         self.gamma_by(OP, shape.into_shape()?, Parameter::Number(alpha), None, |parts, _| {
             (parts.value() * scale).cast(dtype)
@@ -130,16 +131,18 @@ impl Generator {
     }
 
     /// [`Generator::gamma`] of scale 1 with each element of `alpha`, floats of up to 32 bits, as shape parameter; in its dtype. NaN where an
-    /// element is not above 0 or not finite. No gradient reaches `alpha`.
+    /// element is not above 0 or not finite. It has no gradient: detach what a tape watches.
     ///
     /// # Errors
-    /// [`Error::UndefinedForDType`] for integers, bool and f64; [`Error::DeviceMismatch`]; memory errors of the device.
+    /// [`Error::UndefinedForDType`] for integers, bool and f64; [`Error::DeviceMismatch`]; [`Error::InvalidArgument`] for a tensor that a live tape
+    /// watches; memory errors of the device.
     pub fn gamma_of(&self, alpha: &Tensor) -> Result<Tensor> {
         const OP: &str = "gamma";
         Generator::check_float(OP, alpha.dtype())?;
         alpha.expect_device(OP, &self.low)?;
+        super::check_unwatched(OP, alpha)?;
         let (dtype, shape) = (alpha.dtype(), *alpha.shape());
-        self.gamma_by(OP, shape, Parameter::Each(&alpha.detach()), None, |parts, _| parts.value().cast(dtype))
+        self.gamma_by(OP, shape, Parameter::Each(alpha), None, |parts, _| parts.value().cast(dtype))
     }
 
     /// Beta with parameters `a` and `b`, from 0 to 1: density x^(a - 1) (1 - x)^(b - 1), mean a / (a + b). The share g / (g + h) of gamma
@@ -157,7 +160,7 @@ impl Generator {
     }
 
     /// [`Generator::beta`] with each element of `a` and `b`, of one dtype, floats of up to 32 bits, broadcast to one shape; in their dtype. NaN
-    /// where one of the two is not above 0 or not finite. No gradient reaches them.
+    /// where one of the two is not above 0 or not finite. It has no gradient: detach what a tape watches.
     ///
     /// # Errors
     /// As [`Generator::gamma_of`]; [`Error::DTypeMismatch`], [`Error::ShapeMismatch`].
@@ -170,8 +173,10 @@ impl Generator {
         }
         a.expect_device(OP, &self.low)?;
         b.expect_device(OP, &self.low)?;
+        super::check_unwatched(OP, a)?;
+        super::check_unwatched(OP, b)?;
         let shape = Shape::broadcast(OP, a.shape(), b.shape())?;
-        self.beta_by(OP, dtype, shape, [Parameter::Each(&a.detach()), Parameter::Each(&b.detach())])
+        self.beta_by(OP, dtype, shape, [Parameter::Each(a), Parameter::Each(b)])
     }
 
     fn beta_by(&self, op: &'static str, dtype: DType, shape: Shape, [a, b]: [Parameter<'_>; 2]) -> Result<Tensor> {

@@ -140,16 +140,17 @@ impl Generator {
     }
 
     /// [`Generator::poisson`] with each element of `rates`, floats of up to 32 bits, in their dtype. NaN where a rate is negative, NaN or above 2^23.
-    /// Ten launches, whatever the rates. No gradient reaches `rates`.
+    /// Ten launches, whatever the rates. It has no gradient: detach what a tape watches.
     ///
     /// # Errors
-    /// [`Error::UndefinedForDType`] for integers, bool and f64; [`Error::DeviceMismatch`]; memory errors of the device.
+    /// [`Error::UndefinedForDType`] for integers, bool and f64; [`Error::DeviceMismatch`]; [`Error::InvalidArgument`] for a tensor that a live tape
+    /// watches; memory errors of the device.
     pub fn poisson_of(&self, rates: &Tensor) -> Result<Tensor> {
         Generator::check_float(OP, rates.dtype())?;
         rates.expect_device(OP, &self.low)?;
-        let (dtype, shape, rates) = (rates.dtype(), *rates.shape(), rates.detach());
-        let rate = Parameter::Each(&rates);
-        let inverted_numbers = self.draw(OP, shape, &inverted(&rate.expr().binary(BinaryFn::Min, LARGE)), &[&rates])?;
+        super::check_unwatched(OP, rates)?;
+        let (dtype, shape, rate) = (rates.dtype(), *rates.shape(), Parameter::Each(rates));
+        let inverted_numbers = self.draw(OP, shape, &inverted(&rate.expr().binary(BinaryFn::Min, LARGE)), &[rates])?;
         let rejected_numbers = self.rejected(DType::F32, shape, rate)?;
         let [rate, small, large] = [0, 1, 2].map(|input| Expr::input(input).cast(DType::F32));
         let is_defined = rate.compare(CompareFn::Ge, 0.0) & rate.compare(CompareFn::Le, MOST_RATE);
@@ -157,7 +158,7 @@ impl Generator {
         Tensor::map_named(
             OP,
             &is_defined.select(number, f64::NAN).cast(dtype),
-            &[&rates, &inverted_numbers, &rejected_numbers],
+            &[rates, &inverted_numbers, &rejected_numbers],
         )
     }
 }
@@ -165,7 +166,7 @@ impl Generator {
 /// A dtype that holds all whole numbers of 24 bits.
 fn check_dtype(dtype: DType) -> Result<()> {
     match dtype {
-        DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64 => Ok(()),
+        DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64 | DType::U64 => Ok(()),
         other => Err(Error::UndefinedForDType { op: OP, dtype: other }),
     }
 }

@@ -71,6 +71,33 @@ fn continuous_numbers_have_their_moments_and_shares() {
     });
 }
 
+/// Numbers of f64 are functions of 53 and 64 bits, the upper ones those of f32.
+#[test]
+fn numbers_of_f64_have_all_their_bits() {
+    let draw = |dtype| numbers(&generator(17).uniform(dtype, [N], 0.0, 1.0).unwrap());
+    let (fine, coarse) = (draw(DType::F64), draw(DType::F32));
+    let low = |x: f64| (x * 9_007_199_254_740_992.0) as u64; // 2^53
+    assert!(fine.iter().zip(&coarse).all(|(fine, coarse)| fine - coarse < 2f64.powi(-24) && fine >= coarse));
+    for bit in 0..53 {
+        let count = fine.iter().filter(|x| low(**x) >> bit & 1 == 1).count() as f64;
+        assert!((count - N as f64 / 2.0).abs() <= 2.5 * (N as f64).sqrt(), "bit {bit}: {count} of {N}");
+    }
+    let normal = numbers(&generator(18).normal(DType::F64, [N], 2.0, 3.0).unwrap());
+    moments(&normal, 2.0, 9.0, 3.0 * 81.0, 105.0 * 6561.0);
+    shares(&normal, &[-7.0, -1.0, 2.0, 3.5, 8.0], |x| super::below((x - 2.0) / 3.0));
+    // -ln of the same bits, within what rounding them to 32 or to 53 bits makes of it.
+    let [fine, coarse] = [DType::F64, DType::F32].map(|t| numbers(&generator(19).exponential(t, [N], 1.0).unwrap()));
+    for (fine, coarse) in fine.iter().zip(&coarse) {
+        let bound = 4e-6 * coarse + 2f64.powi(-32) * fine.exp();
+        assert!((fine - coarse).abs() <= bound && *fine > 0.0, "{fine} and {coarse}");
+    }
+    assert!(fine.iter().any(|x| f64::from(*x as f32) != *x));
+    let gumbel = numbers(&generator(20).gumbel(DType::F64, [N], 1.0, 2.0).unwrap());
+    shares(&gumbel, &[-3.0, -1.0, 1.0, 3.0, 8.0, 15.0], |x| (-(-(x - 1.0) / 2.0).exp()).exp());
+    let laplace = numbers(&generator(21).laplace(DType::F64, [N], -1.0, 0.5).unwrap());
+    moments(&laplace, -1.0, 2.0 * 0.25, 24.0 / 16.0, 40320.0 / 256.0);
+}
+
 #[test]
 fn truncated_normal_is_the_normal_in_its_bounds() {
     for ([low, high], points) in [
@@ -287,13 +314,14 @@ fn numbers_repeat_from_a_state_and_go_on_in_replays() {
 fn uniform_numbers_do_not_reach_the_upper_end() {
     let generator = generator(16);
     for (low, high) in [(0.0, 1.0), (1.0, 2.0), (-3.0, 0.0), (-2.0, -1.0), (0.5, 0.5)] {
-        for dtype in [DType::F32, DType::F16, DType::BF16, DType::F8E4M3, DType::F8E5M2] {
+        for dtype in DType::FLOATS {
             let x = numbers(&generator.uniform(dtype, [N], low, high).unwrap());
             let (least, most) = x.iter().fold((f64::MAX, f64::MIN), |(a, b), &x| (a.min(x), b.max(x)));
             assert!(least >= low && (most < high || low == high), "{dtype} in {low}..{high}: {least} to {most}");
         }
     }
     assert_eq!(last_below(DType::F32, 2.0), f64::from(2.0f32.next_down()));
+    assert_eq!([last_below(DType::F64, 2.0), last_below(DType::F64, 0.0)], [2f64.next_down(), -f64::MIN_POSITIVE]);
     assert_eq!(last_below(DType::F16, 1.0), 1.0 - 2f64.powi(-11));
     assert_eq!(last_below(DType::BF16, -1.0), -1.0 - 2f64.powi(-7));
     assert_eq!([last_below(DType::F32, 0.0), last_below(DType::F16, 0.0)], [-2f64.powi(-126), -2f64.powi(-24)]);
@@ -320,7 +348,8 @@ fn parameters_that_mean_nothing_are_refused() {
         assert!(matches!(result, Err(Error::UndefinedForDType { .. })), "{result:?}");
     };
     undefined(generator.randint(DType::F32, [1], 0, 2));
-    undefined(generator.uniform(DType::F64, [1], 0.0, 1.0));
+    undefined(generator.truncated_normal(DType::F64, [1], [0.0, 1.0], [-1.0, 1.0]));
+    undefined(generator.uniform(DType::U32, [1], 0.0, 1.0));
     undefined(generator.normal(DType::I32, [1], 0.0, 1.0));
     let weights = Tensor::from_slice(generator.low.device(), &[1.0f32, 2.0], [2]).unwrap();
     invalid(generator.multinomial(&weights, 3, Replacement::Without), "count");

@@ -1,11 +1,15 @@
-//! Tensors that are made: numbers drawn, whose bits are the same on every device, and shapes that calls of several steps give.
+//! Tensors that are made: numbers drawn, whose bits are the same on every device or near those of float64, shapes that calls of several steps
+//! give, and the launches that they take.
 
 use super::{Answer, Test, demand};
-use crate::ops::ScatterFn;
-use crate::{DType, Device, Generator, MeshOrder, Result, Tensor};
+use crate::harness::ReferenceBackend;
+use crate::ops::{PadMode, ScatterFn};
+use crate::{DType, Device, Error, Generator, MeshOrder, Replacement, Result, Tensor};
 
 pub(super) const ROWS: &[(&str, Test)] = &[
     ("whole and uniform numbers are drawn with the same bits everywhere", draws),
+    ("numbers of every other distribution are drawn as in float64", draws_elsewhere),
+    ("joins and shapes are one launch each, or views", launches),
     ("triangles, diagonals, grids and windows hold what they are named after", shapes),
     ("sums of rows of integers wrap", sums),
 ];
@@ -19,6 +23,9 @@ const DRAWN: [u64; 6] = [
     0x28b6_ce5c_2883_533b,
     0x7e99_bafe_82b7_6695,
 ];
+
+/// Of uniform numbers of f64 after them.
+const DRAWN_F64: u64 = 0x5dae_f875_7b07_a88a;
 
 /// FNV-1a, of 64 bits.
 fn digest(bytes: &[u8]) -> u64 {
@@ -38,6 +45,120 @@ fn draws(device: &Device) -> Result<Answer> {
     ];
     let found = drawn.iter().map(|numbers| Ok(digest(&numbers.to_bytes()?))).collect::<Result<Vec<u64>>>()?;
     demand!(found == DRAWN, "digests {found:#x?}, not {DRAWN:#x?}");
+    if device.supports(DType::F64) {
+        let found = digest(&generator.uniform(DType::F64, [N], 0.0, 1.0)?.to_bytes()?);
+        demand!(found == DRAWN_F64, "digest of f64 {found:#x}, not {DRAWN_F64:#x}");
+    }
+    Ok(Ok(()))
+}
+
+/// A distribution, the magnitude of the largest term that its numbers are made of, how many of them may be others, and the draw.
+type Draw = (&'static str, f64, usize, fn(&Generator) -> Result<Tensor>);
+
+/// How many numbers of each are drawn.
+const DRAWN_OF_EACH: u64 = 257;
+
+/// What is kept or refused by a rounded number is another one where that falls the other way: once in thousands.
+const DRAWS: [Draw; 18] = [
+    ("normal", 6.7, 0, |g| g.normal(DType::F32, [DRAWN_OF_EACH], 0.0, 1.0)),
+    ("exponential", 0.0, 0, |g| g.exponential(DType::F32, [DRAWN_OF_EACH], 1.0)),
+    ("normal of f64", 9.4, 0, |g| g.normal(DType::F64, [DRAWN_OF_EACH], 0.0, 1.0)),
+    ("exponential of f64", 0.0, 0, |g| g.exponential(DType::F64, [DRAWN_OF_EACH], 1.0)),
+    ("laplace of f64", 0.0, 0, |g| g.laplace(DType::F64, [DRAWN_OF_EACH], 0.0, 1.0)),
+    ("gumbel", 1.0, 0, |g| g.gumbel(DType::F32, [DRAWN_OF_EACH], 0.0, 1.0)),
+    ("laplace", 0.0, 0, |g| g.laplace(DType::F32, [DRAWN_OF_EACH], 0.0, 1.0)),
+    ("truncated normal", 2.0, 0, |g| g.truncated_normal(DType::F32, [DRAWN_OF_EACH], [0.0, 1.0], [-1.0, 2.0])),
+    // d (1 + t)^3: d, and t times its slope of 3 d (1 + t)^2.
+    ("gamma", 12.0, 1, |g| g.gamma(DType::F32, [DRAWN_OF_EACH], 3.0, 1.0)),
+    ("gamma below 1", 4.0, 1, |g| g.gamma(DType::F32, [DRAWN_OF_EACH], 0.4, 1.0)),
+    ("gamma of a tensor", 12.0, 1, |g| g.gamma_of(&Tensor::full(device_of(g), DType::F32, [DRAWN_OF_EACH], 3.0)?)),
+    // A quarter of the error of a logarithm.
+    ("beta", 2.0, 1, |g| g.beta(DType::F32, [DRAWN_OF_EACH], 2.0, 3.0)),
+    ("poisson", 0.0, 1, |g| g.poisson(DType::U32, [DRAWN_OF_EACH], 3.0)),
+    ("poisson of many", 0.0, 1, |g| g.poisson(DType::U32, [DRAWN_OF_EACH], 300.0)),
+    ("poisson of a tensor", 0.0, 1, |g| g.poisson_of(&Tensor::full(device_of(g), DType::F32, [DRAWN_OF_EACH], 20.0)?)),
+    ("bernoulli of a tensor", 0.0, 0, |g| {
+        g.bernoulli_of(&Tensor::full(device_of(g), DType::F32, [DRAWN_OF_EACH], 0.3)?)?.cast(DType::U32)
+    }),
+    ("multinomial", 0.0, 0, |g| g.multinomial(&weights(g)?, DRAWN_OF_EACH, Replacement::With)),
+    ("multinomial without replacement", 0.0, 2, |g| g.multinomial(&weights(g)?, 5, Replacement::Without)),
+];
+
+fn device_of(generator: &Generator) -> &Device {
+    generator.tensors()[0].device()
+}
+
+/// Whole numbers, whose sums are exact.
+fn weights(generator: &Generator) -> Result<Tensor> {
+    let line = Tensor::from_slice(device_of(generator), &[3.0f32, 1.0, 0.0, 7.0, 2.0, 5.0], [6])?;
+    line.broadcast_to([11, 6])
+}
+
+fn draws_elsewhere(device: &Device) -> Result<Answer> {
+    /// As functions of a few steps have them.
+    const ULPS: f64 = 24.0;
+    let reference = Device::new(ReferenceBackend::default());
+    for (name, terms, most_others, draw) in DRAWS {
+        let drawn = match draw(&Generator::new(device, 2027)?) {
+            Err(Error::UnsupportedDType { dtype: DType::F64, .. }) => continue,
+            drawn => drawn?,
+        };
+        let ulp = if drawn.dtype() == DType::F64 { f64::EPSILON } else { f32::EPSILON.into() };
+        let (found, wanted) = (drawn.to_f64_vec()?, draw(&Generator::new(&reference, 2027)?)?.to_f64_vec()?);
+        demand!(found.len() == wanted.len(), "{} numbers of {name}", found.len());
+        let is_other = |&(_, (found, want)): &(usize, (f64, f64))| {
+            let is_near = (found - want).abs() <= ULPS * ulp * (terms + want.abs());
+            !is_near
+        };
+        let others: Vec<_> = found.into_iter().zip(wanted).enumerate().filter(is_other).collect();
+        demand!(others.len() <= most_others, "{name}: number, found and wanted: {others:?}");
+    }
+    Ok(Ok(()))
+}
+
+fn launches(device: &Device) -> Result<Answer> {
+    let x = Tensor::from_slice(device, &[1i32, 2, 3, 4, 5, 6], [2, 3])?;
+    let (row, mask) = (x.select(0, 1)?, x.gt(4)?);
+    let one = |made: Result<Tensor>| -> Result<Vec<Tensor>> { Ok(vec![made?]) };
+    type Call<'a> = (&'static str, usize, &'a dyn Fn() -> Result<Vec<Tensor>>);
+    let calls: &[Call<'_>] = &[
+        ("cat", 1, &|| one(Tensor::cat(&[&x; 7], 0))),
+        ("stack", 1, &|| one(Tensor::stack(&[&x, &x, &x], 1))),
+        ("pad with numbers", 1, &|| one(x.pad(&[(1, 2), (2, 1)], PadMode::Constant))),
+        ("pad with edges", 1, &|| one(x.pad(&[(1, 2), (2, 1)], PadMode::Edge))),
+        ("pad with reflections", 1, &|| one(x.pad(&[(1, 2), (2, 1)], PadMode::Reflect))),
+        ("pad with all again", 1, &|| one(x.pad(&[(1, 2), (2, 1)], PadMode::Wrap))),
+        ("roll", 1, &|| one(x.roll(&[1, -1], [0, 1]))),
+        ("tile", 1, &|| one(x.tile(&[2, 3]))),
+        ("repeat", 1, &|| one(x.repeat(2, 0))),
+        ("tril", 1, &|| one(x.tril(0))),
+        ("triu", 1, &|| one(x.triu(1))),
+        ("eye", 1, &|| one(Tensor::eye(device, DType::F32, 3, 4, 1))),
+        ("diag", 1, &|| one(row.diag(0))),
+        ("diag above", 1, &|| one(row.diag(2))),
+        ("diag below", 1, &|| one(row.diag(-1))),
+        ("linspace", 1, &|| one(Tensor::linspace(device, DType::F32, 0.0, 1.0, 5))),
+        ("one_hot_within", 1, &|| one(row.one_hot_within(7, DType::I32))),
+        // And the look at the numbers.
+        ("one_hot", 2, &|| one(row.one_hot(7, DType::I32))),
+        ("masked_fill", 1, &|| one(x.masked_fill(&mask, 0))),
+        ("split", 0, &|| x.split(&[1, 2], 1)),
+        ("chunk", 0, &|| x.chunk(2, 0)),
+        ("flip", 0, &|| one(x.flip(1))),
+        ("meshgrid", 0, &|| Tensor::meshgrid(&[&row, &row], MeshOrder::Cartesian)),
+        ("sliding_windows", 0, &|| one(x.sliding_windows(2, 1, 1))),
+        ("diagonal", 0, &|| one(x.diagonal(1, 0, 1))),
+        ("diag of a matrix", 0, &|| one(x.diag(-1))),
+        ("view_as", 0, &|| one(x.view_as(DType::U8))),
+    ];
+    for &(name, wanted, call) in calls {
+        let recording = match device.record(call) {
+            // One that cannot record at all fails the table of recordings.
+            Err(Error::Unsupported { .. }) => return Ok(Ok(())),
+            recording => recording?,
+        };
+        demand!(recording.launches() == wanted, "{name}: {} launches, not {wanted}", recording.launches());
+    }
     Ok(Ok(()))
 }
 
@@ -52,6 +173,8 @@ fn shapes(device: &Device) -> Result<Answer> {
     demand!(is(x.diagonal(1, 0, 1)?, &[2], &[2, 6])?, "diagonal");
     let ends = Tensor::from_slice(device, &[7i32, 8], [2])?;
     demand!(is(ends.diag(-1)?, &[3, 3], &[0, 0, 0, 7, 0, 0, 0, 8, 0])?, "diag");
+    demand!(is(ends.diag(0)?, &[2, 2], &[7, 0, 0, 8])?, "diag on the main diagonal");
+    demand!(is(ends.flip(0)?.diag(1)?, &[3, 3], &[0, 8, 0, 0, 0, 7, 0, 0, 0])?, "diag above it");
     let grid = Tensor::meshgrid(&[&ends, &x.select(0, 0)?], MeshOrder::Matrix)?;
     demand!(is(grid[0].clone(), &[2, 3], &[7, 7, 7, 8, 8, 8])?, "rows of a grid");
     demand!(is(grid[1].clone(), &[2, 3], &[1, 2, 3, 1, 2, 3])?, "columns of a grid");
