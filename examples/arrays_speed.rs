@@ -6,8 +6,8 @@
 //! is timed, and results are compared with their formulas. The device is the best one, or the one that
 //! `POLYWARP_DEVICE` names.
 
-use polywarp::ops::{Missing, ScatterFn, SearchSide, SortOrder};
-use polywarp::{BinaryFn, DType, Device, Distribution, Error, Result, Tensor};
+use polywarp::ops::{Missing, PadMode, ScatterFn, SearchSide, SortOrder};
+use polywarp::{BinaryFn, CompareFn, DType, Device, Distribution, Error, Norm, Result, Tensor};
 
 /// Nanoseconds of warm-up work before anything is timed.
 const WARM_NS: f64 = 3e8;
@@ -250,6 +250,10 @@ fn long_axis(device: &Device, count: u64) -> Result<()> {
     assert!((0..PERIOD).zip(&counts).all(|(n, &found)| u64::from(found) == below(n + 1) - below(n)), "{counts:?}");
     println!("histogram: right");
     by_position(&x, &spans, &holds)?;
+    moved_and_scanned(&x, count, &holds)?;
+    kept(&x, count)?;
+    let number_at = |place: u64| sorted_at(place).0;
+    in_order(&x, count, &number_at, &|number| below(number + 1) - below(number))?;
     let Some(sorted) = had("sort", x.sort(0, SortOrder::Ascending))? else { return Ok(()) };
     holds("sort", Ok(sorted.values.clone()), &|place| sorted_at(place).0)?;
     holds("its positions", Ok(sorted.indices), &|place| sorted_at(place).0 + PERIOD * sorted_at(place).1)?;
@@ -275,6 +279,78 @@ type Holds<'a> = &'a dyn Fn(&str, Result<Tensor>, &dyn Fn(u64) -> u64) -> Result
 
 /// The element that a position must give.
 type Expected<'a> = &'a dyn Fn(u32) -> u8;
+
+/// Repeats, a frame and running products and maxima of `x`, which repeats the numbers.
+fn moved_and_scanned(x: &Tensor, count: u64, holds: Holds<'_>) -> Result<()> {
+    let framed = x.pad(&[(3, 2)], PadMode::Edge)?.slice(0, ..count as i64);
+    holds("pad", framed, &|i| i.saturating_sub(3) % PERIOD)?;
+    let half = x.slice(0, ..count.div_ceil(2) as i64)?;
+    holds("repeat", half.repeat(2, 0)?.slice(0, ..count as i64), &|i| i / 2 % PERIOD)?;
+    // 3 wherever the numbers begin again, 1 elsewhere.
+    let begins = x.compare_scalar(CompareFn::Eq, 0)?.cast(DType::U8)?;
+    let threes = (&(&begins * 2)? + 1)?;
+    holds("cumprod", threes.cumprod(0), &|i| u64::from(3u32.wrapping_pow((i / PERIOD + 1) as u32)))?;
+    let Some(largest) = had("cummax", x.cummax(0))? else { return Ok(()) };
+    holds("cummax", Ok(largest.values), &|i| i.min(PERIOD - 1))
+}
+
+/// What is not zero of `x`, which repeats the numbers: where it lies, and the elements; and moments, of numbers of bf16.
+fn kept(x: &Tensor, count: u64) -> Result<()> {
+    let mask = x.compare_scalar(CompareFn::Ne, 0)?;
+    let kept = count - count.div_ceil(PERIOD);
+    let ends = [0, kept - 200].map(|from| from..from + 200);
+    for (name, found, first) in [
+        ("nonzero", had("nonzero", x.nonzero())?, 0),
+        ("masked_select", had("masked_select", x.masked_select(&mask))?, 1),
+    ] {
+        let Some(found) = found else { continue };
+        let found = found.reshape([kept])?;
+        for end in &ends {
+            let part = found.slice(0, end.start as i64..end.end as i64)?.cast(DType::U32)?.to_vec::<u32>()?;
+            for (at, found) in end.clone().zip(part) {
+                let place = at / (PERIOD - 1) * PERIOD + 1 + at % (PERIOD - 1);
+                let expected = if first == 0 { place } else { place % PERIOD };
+                assert_eq!(u64::from(found), expected, "{name}, element {at} of {kept}");
+            }
+        }
+        println!("{name}: right");
+    }
+    let numbers = x.cast(DType::BF16)?;
+    let times = |number: u64| (count / PERIOD + u64::from(number < count % PERIOD)) as f64;
+    let sum = |power: i32| (0..PERIOD).map(|number| (number as f64).powi(power) * times(number)).sum::<f64>();
+    let variance = sum(2) / count as f64 - (sum(1) / count as f64).powi(2);
+    for (name, found, expected) in
+        [("var", numbers.var(0, 0.0)?, variance), ("norm", numbers.norm(Norm::L2, 0)?, sum(2).sqrt())]
+    {
+        let found = f64::from(found.cast(DType::F32)?.item::<f32>()?);
+        assert!((found / expected - 1.0).abs() <= 1.0 / 256.0, "{name} of {count}: {found}, not {expected}");
+        println!("{name}: right");
+    }
+    Ok(())
+}
+
+/// Numbers by their order, and how often each occurs (`times`); `number_at` is the number at a place of the sorted axis.
+fn in_order(x: &Tensor, count: u64, number_at: &dyn Fn(u64) -> u64, times: &dyn Fn(u64) -> u64) -> Result<()> {
+    if let Some(counts) = had("bincount", x.bincount(PERIOD))? {
+        let counts = counts.to_vec::<u32>()?;
+        assert!((0..PERIOD).zip(&counts).all(|(n, &found)| u64::from(found) == times(n)), "bincount: {counts:?}");
+        println!("bincount: right");
+    }
+    if let Some(top) = had("topk", x.topk(5, 0, SortOrder::Descending))? {
+        assert!(top.values.to_vec::<u8>()?.iter().all(|&value| u64::from(value) == PERIOD - 1), "topk");
+        println!("topk: right");
+    }
+    for place in [(1 << 31).min(count - 1), count / 2] {
+        let Some(kth) = had("kth_value", x.kth_value(place, 0))? else { return Ok(()) };
+        assert_eq!(u64::from(kth.values.item::<u8>()?), number_at(place), "kth_value, place {place}");
+    }
+    println!("kth_value: right");
+    let Some(unique) = had("unique", x.unique())? else { return Ok(()) };
+    let counts = unique.counts.to_vec::<u32>()?;
+    assert!((0..PERIOD).zip(&counts).all(|(n, &found)| u64::from(found) == times(n)), "unique: {counts:?}");
+    println!("unique: right");
+    Ok(())
+}
 
 /// Takes and sets elements of `x`, which repeats the numbers, at positions in `spans`.
 fn by_position(x: &Tensor, spans: &[std::ops::Range<u64>], holds: Holds<'_>) -> Result<()> {
