@@ -1,6 +1,6 @@
 //! What an operand is to an operation: its dtype and how its elements lie in its buffer.
 
-use crate::{DType, Layout, Shape};
+use crate::{DType, Layout, Scalar, Shape};
 
 /// Bytes every dense output starts at a multiple of, within its buffer.
 pub const OUTPUT_ALIGNMENT_BYTES: u64 = 16;
@@ -33,6 +33,17 @@ impl TensorSpec {
     /// Bytes of its elements, each counted once.
     pub fn bytes(&self) -> u64 {
         self.layout.elements().saturating_mul(self.dtype.size_bytes())
+    }
+
+    /// Its elements, one by one, where it is dense and its buffer holds `bytes`; `None` where these are too few.
+    pub(crate) fn dense_values<'a>(&self, bytes: &'a [u8]) -> Option<impl Iterator<Item = Scalar> + use<'a>> {
+        let (dtype, layout, size) = (self.dtype, &self.layout, self.dtype.size_bytes() as usize);
+        if !layout.is_contiguous() {
+            return None;
+        }
+        let start = if layout.elements() == 0 { 0 } else { layout.offset() as usize * size };
+        let elements = bytes.get(start..)?.get(..layout.elements() as usize * size)?;
+        Some(elements.chunks_exact(size).map(move |bytes| Scalar::from_le_bytes(bytes, dtype)))
     }
 
     /// Bytes of the distinct elements: a broadcast dimension counts once.

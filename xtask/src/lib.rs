@@ -18,6 +18,7 @@ mod files;
 #[cfg(feature = "polywarp")]
 mod kernels;
 mod library;
+mod new_op;
 mod op;
 mod prepare;
 mod programs;
@@ -72,7 +73,7 @@ pub fn xtask() -> ExitCode {
         ["prove"] => prove::run(&[]),
         ["prove", ref only @ ..] => prove::run(only),
         ["op", name] => op::run(name),
-        ["new-op", name, "--like", like] => op::new(name, like),
+        ["new-op", name, "--like", like] => new_op::new(name, like),
         ["bench", ref rest @ ..] => bench::run(rest),
         ["deny"] => deny::run(),
         ["prepare"] => prepare::write(),

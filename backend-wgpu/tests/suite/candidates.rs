@@ -1,18 +1,21 @@
-//! Ways to compute products that the harness alone does not meet, because planners put others first for small products: f32 split
-//! into parts of f16, on every adapter with cooperative matrices, against the oracle.
+//! Ways to compute operations that the harness alone does not meet, because planners put others first, against the oracle: one case for every
+//! way of every operation that has several; and all cases of products by f32 split into parts of f16, on every adapter with cooperative
+//! matrices.
 //!
-//! f32 runs at `High` too in every case. `POLYWARP_TEST_CANDIDATES=_coop` takes all candidates whose name contains that instead,
-//! which compiles hundreds of kernels; `POLYWARP_TEST_FILTER` restricts cases by name, `POLYWARP_TEST_LEVEL=full` takes all sizes.
+//! Software GPUs take a part of the ways, another one every day; `POLYWARP_TEST_PART=all` takes all. In products f32 runs at `High` too;
+//! `POLYWARP_TEST_CANDIDATES=_coop` takes all candidates whose name contains that instead, which compiles hundreds of kernels.
+//! `POLYWARP_TEST_FILTER` restricts cases by name, `POLYWARP_TEST_LEVEL=full` takes all sizes.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
+use std::time::Instant;
 
-use crate::common::{assert_alive, entries};
-use polywarp_core::harness::{Case, Level, Outcome, Wrap, Wrapped, run_case};
+use crate::common::{assert_alive, entries, ways};
+use polywarp_core::harness::{Case, Level, Outcome, Part, Wrap, Wrapped, run_case};
 use polywarp_core::ops::{Matmul, REGISTRY};
 use polywarp_core::plan::Plan;
 use polywarp_core::tuner::Planned;
-use polywarp_core::{Backend, Buffer, DType, Device, Op, Precision, Result};
+use polywarp_core::{Backend, Buffer, DType, Device, DeviceKind, Op, Precision, Result};
 use polywarp_wgpu::{Options, WgpuBackend};
 
 /// A device that computes ops by one plan.
@@ -83,6 +86,29 @@ fn products_of_parts_conform() {
             failures.len(),
             total + failures.len()
         );
+        assert_alive(&forced.backend);
+    }
+}
+
+#[test]
+fn every_way_of_every_operation_conforms() {
+    // GL runs the same plans, in another language, which the harness tests.
+    for entry in entries().into_iter().filter(|entry| entry.api != "gl") {
+        let plan = Mutex::new(Plan::default());
+        let device = Device::new(Wrapped(Forced { backend: entry.open(Options::default()).unwrap(), plan }));
+        let Wrapped(forced) = device.backend_as::<Wrapped<Forced>>().unwrap();
+        let part = if device.info().kind == DeviceKind::Software { Part::today(40) } else { Part::ALL };
+        let plans = |op: &Op| {
+            let found = forced.backend.candidates(op).unwrap_or_default();
+            found.into_iter().map(|found| (found.name, found.plan)).collect()
+        };
+        let start = Instant::now();
+        let found = ways::ways(part, plans);
+        println!("found in {:.1} s", start.elapsed().as_secs_f64());
+        ways::hold(&entry.id, &found, |way| {
+            *forced.plan.lock().unwrap() = way.plan.clone();
+            run_case(&device, &way.case, 0)
+        });
         assert_alive(&forced.backend);
     }
 }

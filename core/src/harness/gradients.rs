@@ -6,7 +6,9 @@
 //! oracle rounds nothing there.
 //!
 //! Larger shapes, which have too many elements for that, are held to the adjoint identity: along any direction v the central difference is
-//! the sum of v times the gradient ([`prove_adjoint`]).
+//! the sum of v times the gradient ([`prove_adjoint`]). Where elements are equal, those that are move together ([`prove_together`]).
+
+use std::collections::BTreeMap;
 
 use super::Values;
 use super::values::mix;
@@ -59,6 +61,79 @@ pub fn prove(op: &Op, values: &[Values], seed: u64) -> Result<Option<Proved>, St
         proved.subsets += 1;
     }
     Ok(Some(proved))
+}
+
+/// What was proved of elements that move together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProvedTogether {
+    /// Numbers that elements of the float inputs are.
+    pub groups: u64,
+    /// Those of them that several elements are.
+    pub shared: u64,
+}
+
+/// Proves that what the rule of `op` gives equal elements is together the derivative where all of them move alike, on operands drawn from `values`
+/// and `seed`. An operation that chooses among equal elements has no other derivative there. `None` where it refuses to have a rule.
+///
+/// # Errors
+/// The number whose elements have another derivative, or what else is wrong with the rule.
+pub fn prove_together(op: &Op, values: &[Values], seed: u64) -> Result<Option<ProvedTogether>, String> {
+    let inputs = op.inputs();
+    let wanted: Vec<bool> = inputs.iter().map(|input| input.dtype.is_float()).collect();
+    let given = vec![true; op.outputs().len()];
+    let rule = match op.gradient(&Needs { inputs: &wanted, outputs: &given }).map_err(|error| error.to_string())? {
+        Gradient::Refused(_) => return Ok(None),
+        Gradient::Rule(rule) => rule,
+    };
+    let Point { memory, results, weights } = Point::drawn(op, values, seed)?;
+    let found = rule.graph.evaluate(&[&memory[..], &results, &weights].concat(), &rule.outputs);
+    let floats: Vec<usize> = (0..inputs.len()).filter(|&input| wanted[input]).collect();
+    if found.len() != floats.len() {
+        return Err(format!("{} gradients for {} inputs", found.len(), floats.len()));
+    }
+    let mut groups: BTreeMap<u64, Group> = BTreeMap::new();
+    for (&input, found) in floats.iter().zip(&found) {
+        for (at, gradient) in summed(&inputs[input], memory[input].len(), found).into_iter().enumerate() {
+            // Zero of either sign is one number.
+            let x = memory[input][at].as_f64() + 0.0;
+            if !x.is_nan() {
+                let group = groups.entry(x.to_bits()).or_insert_with(|| Group { x, ..Group::default() });
+                group.places.push((input, at));
+                group.gradient += gradient;
+                group.magnitude += gradient.abs();
+            }
+        }
+    }
+    let shared = groups.values().filter(|group| group.places.len() > 1).count() as u64;
+    for Group { x, places, gradient, magnitude } in groups.values() {
+        let h = STEP * x.abs().max(1.0);
+        let moved = |by: f64| {
+            let mut memory = memory.clone();
+            places.iter().for_each(|&(input, at)| memory[input][at] = Scalar::F(x + by));
+            loss(op, &memory, &weights)
+        };
+        let numeric = (moved(h) - moved(-h)) / (2.0 * h);
+        // NaN is never near.
+        let is_near = (numeric - gradient).abs() <= TOLERANCE * (1.0 + magnitude.max(numeric.abs()));
+        if !is_near {
+            let steps: Vec<&str> = rule.graph.steps.iter().map(|step| step.op.name()).collect();
+            let places = places.len();
+            return Err(format!(
+                "the gradient of {places} elements that are {x} is {gradient} by {steps:?}, not {numeric}"
+            ));
+        }
+    }
+    Ok(Some(ProvedTogether { groups: groups.len() as u64, shared }))
+}
+
+/// Elements that are one number.
+#[derive(Default)]
+struct Group {
+    x: f64,
+    /// Inputs, and elements of their memory.
+    places: Vec<(usize, usize)>,
+    gradient: f64,
+    magnitude: f64,
 }
 
 /// Proves that the rule of `op` is the adjoint of its derivative along some `directions` of all float inputs together, on operands drawn from `values`
@@ -173,6 +248,15 @@ fn loss(op: &Op, memory: &[Vec<Scalar>], weights: &[Vec<Scalar>]) -> f64 {
     terms.map(|(y, w)| y.as_f64() * w.as_f64()).sum()
 }
 
+/// The gradient of a view, dense in `found`, by the `elements` of its memory: that of one which the view repeats is a sum.
+fn summed(view: &TensorSpec, elements: usize, found: &[Scalar]) -> Vec<f64> {
+    let mut summed = vec![0.0; elements];
+    for (i, value) in found.iter().enumerate() {
+        summed[view.layout.index_of(i as u64) as usize] += value.as_f64();
+    }
+    summed
+}
+
 /// Compares the gradient of `input`, dense in `found`, with central differences; how many elements.
 fn compare(
     op: &Op,
@@ -182,11 +266,7 @@ fn compare(
     found: &[Scalar],
     rule: &Rule,
 ) -> Result<u64, String> {
-    let spec = op.inputs()[input];
-    let mut summed = vec![0.0; memory[input].len()];
-    for (i, value) in found.iter().enumerate() {
-        summed[spec.layout.index_of(i as u64) as usize] += value.as_f64();
-    }
+    let summed = summed(&op.inputs()[input], memory[input].len(), found);
     let largest = summed.iter().fold(0.0f64, |most, x| most.max(x.abs()));
     let mut compared = 0;
     for (at, &analytic) in summed.iter().enumerate() {

@@ -135,21 +135,23 @@ impl Convolution {
         Some(Convolution { x, residual, geometry, output, ..self.clone() })
     }
 
-    /// The op on the last image and the last [`KEEP`] filters, and where its results lie among all; `None` with groups.
+    /// The op on the last image and the last [`KEEP`] filters, or groups where there are several, and where its results lie among all; `None`
+    /// without images.
     pub(super) fn last_filters(&self) -> Result<Option<(Convolution, Layout)>> {
         let Geometry { batch, filters, groups, rank, .. } = self.geometry;
-        if batch == 0 || groups != 1 {
+        if batch == 0 || groups == 0 {
             return Ok(None);
         }
-        let keep = filters.min(KEEP);
-        let cut = |spec: &TensorSpec| last(&last(spec, 0, 1)?, rank + 1, keep);
+        let of_all = Geometry { filters: filters.min(KEEP), ..self.geometry };
+        let part = if groups == 1 { of_all } else { self.geometry.last_groups(KEEP) };
+        let cut = |spec: &TensorSpec| last(&last(spec, 0, 1)?, rank + 1, part.filters);
         let positions = cut(&self.output)?.layout;
         let op = Convolution {
-            x: last(&self.x, 0, 1)?,
-            weights: last(&self.weights, 0, keep)?,
+            x: last(&last(&self.x, 0, 1)?, rank + 1, part.channels)?,
+            weights: last(&self.weights, 0, part.filters)?,
             residual: self.residual.as_ref().map(cut).transpose()?,
-            bias: self.bias.as_ref().map(|bias| last(bias, 0, keep)).transpose()?,
-            geometry: Geometry { batch: 1, filters: keep, ..self.geometry },
+            bias: self.bias.as_ref().map(|bias| last(bias, 0, part.filters)).transpose()?,
+            geometry: Geometry { batch: 1, ..part },
             output: sample::dense(self.output.dtype, &positions),
             ..self.clone()
         };

@@ -142,6 +142,21 @@ impl Positions {
         bits >= self.extent && self.ignored_bits() != Some(bits)
     }
 
+    /// The words behind a look through `positions`, where they were `words` before.
+    fn after(&self, positions: impl Iterator<Item = Scalar>, words: &[Scalar]) -> Vec<Expected> {
+        let bits = |x: Scalar| match x {
+            Scalar::U(x) => x,
+            x => x.as_i64() as u64,
+        };
+        let is_free = words.first().is_some_and(|code| code.as_i64() == 0);
+        let first = is_free.then(|| (0u64..).zip(positions.map(bits)).find(|&(_, bits)| self.is_outside(bits)));
+        let after = match first.flatten() {
+            Some((place, bits)) => self.words(place, bits).map(|word| Scalar::I(word.into())).to_vec(),
+            None => words.to_vec(),
+        };
+        after.into_iter().map(Expected::exact).collect()
+    }
+
     /// The words of a fault.
     fn words(&self, place: u64, bits: u64) -> [u32; FAULT_WORDS] {
         let halves = |x: u64| [x as u32, (x >> 32) as u32];
@@ -191,18 +206,14 @@ impl Operation for Positions {
 
     /// The definition, exactly.
     fn oracle(&self, before: &[HostTensor]) -> Vec<Vec<Expected>> {
-        let words = &before[1].values;
-        let bits = |x: &Scalar| match *x {
-            Scalar::U(x) => x,
-            x => x.as_i64() as u64,
-        };
-        let is_free = words[0].as_i64() == 0;
-        let first = before[0].values.iter().map(bits).enumerate().find(|&(_, bits)| self.is_outside(bits));
-        let after = match first.filter(|_| is_free) {
-            Some((place, bits)) => self.words(place as u64, bits).map(|word| Scalar::I(word.into())).to_vec(),
-            None => words.clone(),
-        };
-        vec![after.into_iter().map(Expected::exact).collect()]
+        vec![self.after(before[0].values.iter().copied(), &before[1].values)]
+    }
+
+    /// A position at a time: tables look through 2^28 of them.
+    fn oracle_of_bytes(&self, inputs: &[&[u8]]) -> Option<Vec<Expected>> {
+        let [positions, words] = inputs else { return None };
+        let words: Vec<Scalar> = self.output.dense_values(words)?.collect();
+        Some(self.after(self.positions.dense_values(positions)?, &words))
     }
 
     fn gradient(&self, _: &Needs<'_>) -> Result<Gradient> {

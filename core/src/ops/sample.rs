@@ -118,3 +118,88 @@ pub fn last_elements(operand: &TensorSpec, keep: u64) -> Result<Layout> {
 pub fn dense(dtype: DType, positions: &Layout) -> TensorSpec {
     TensorSpec::new(dtype, Layout::contiguous(*positions.shape()))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, HashMap};
+
+    use super::*;
+    use crate::case::{BenchSize, Level, operand};
+    use crate::ops::REGISTRY;
+
+    /// Elements of operands and results together of which the oracle is asked before a benchmark is timed: it takes tens of bytes and of
+    /// nanoseconds for each.
+    const MOST_VERIFIED: u64 = 20_000_000;
+
+    /// Of the operations below.
+    const MOST_WHOLE: u64 = 1 << 29;
+
+    /// Operations of which operands or results are large where they are verified, by name, with the reason.
+    const VERIFIED_WHOLE: [(&str, &str); 7] = [
+        ("attention_gradient", "gradients of queries are sums over all keys, those of keys over all queries"),
+        ("cumsum", "an element is the sum of all before it in its line, which may be all there are"),
+        ("masked_scatter", "which element goes where depends on all of the mask before it"),
+        ("masked_select", "which element goes where depends on all of the mask before it"),
+        ("nonzero", "which position goes where depends on all of the mask before it"),
+        ("pad", "few results are compared, but modes reach to the other end of the operand"),
+        ("sort", "where an element goes depends on all of its line, of which three at least are compared"),
+    ];
+
+    fn elements(op: &Op) -> u64 {
+        let results = op.outputs().into_iter().map(|output| output.spec);
+        op.held().into_iter().chain(results).map(|spec| spec.layout.elements()).sum()
+    }
+
+    /// Before it is timed each benchmark is verified: by a sample that the oracle solves at once, or element by element from bytes.
+    #[test]
+    fn large_benchmarks_are_verified_by_a_sample_or_from_bytes() {
+        let benches = |size| REGISTRY.iter().flat_map(move |family| (family.benches)(size));
+        // What an operation gives from bytes does not depend on how many there are: asked of the small one of the name.
+        let small: HashMap<String, Op> = benches(BenchSize::Small).map(|bench| (bench.name, bench.op)).collect();
+        let is_streamed = |name: &str| {
+            small.get(name).is_some_and(|op| {
+                let bytes: Vec<Vec<u8>> =
+                    op.held().iter().map(|spec| vec![0; spec.required_bytes() as usize]).collect();
+                op.oracle_of_bytes(&bytes.iter().map(Vec::as_slice).collect::<Vec<_>>()).is_some()
+            })
+        };
+        let (mut slow, mut sampled) = (BTreeMap::new(), 0);
+        for bench in [BenchSize::Small, BenchSize::Normal, BenchSize::Large].into_iter().flat_map(benches) {
+            if elements(&bench.op) <= MOST_VERIFIED {
+                continue;
+            }
+            let sample = bench.op.sample().unwrap();
+            let verified = elements(&sample.map_or(bench.op.clone(), |sample| sample.op));
+            let is_quick = verified <= MOST_VERIFIED;
+            sampled += u64::from(is_quick);
+            if !is_quick && !is_streamed(&bench.name) {
+                let most = slow.entry(bench.op.name()).or_default();
+                *most = verified.max(*most);
+            }
+        }
+        println!("{sampled} sampled; elements of those compared whole: {slow:?}");
+        assert!(slow.keys().eq(&VERIFIED_WHOLE.map(|(name, _)| name)), "neither sampled nor streamed: {slow:?}");
+        assert!(slow.values().all(|&most| most <= MOST_WHOLE) && sampled > 50, "{sampled} sampled; {slow:?}");
+        assert!(VERIFIED_WHOLE.iter().all(|(_, why)| why.len() > 10));
+    }
+
+    #[test]
+    fn answers_from_bytes_are_the_oracles() {
+        let mut compared = BTreeMap::<&str, u32>::new();
+        for case in REGISTRY.iter().flat_map(|family| (family.cases)(Level::Quick)) {
+            if elements(&case.op) > 10_000 {
+                continue;
+            }
+            let held = case.op.held().into_iter().zip(&case.values);
+            let operands: Vec<_> = held.map(|(spec, values)| operand(&spec, values, 3)).collect();
+            let bytes: Vec<&[u8]> = operands.iter().map(|operand| operand.storage.as_slice()).collect();
+            let Some(streamed) = case.op.oracle_of_bytes(&bytes) else { continue };
+            let hosts: Vec<_> = operands.into_iter().map(|operand| operand.host).collect();
+            // As text, in which NaN is NaN.
+            assert_eq!(format!("{:?}", case.op.oracle(&hosts)), format!("{:?}", [streamed]), "{}", case.name);
+            *compared.entry(case.op.name()).or_default() += 1;
+        }
+        println!("{compared:?}");
+        assert!(compared.len() > 5, "{compared:?}");
+    }
+}

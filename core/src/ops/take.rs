@@ -219,17 +219,24 @@ impl Operation for Take {
     }
 
     /// The last positions.
+    /// The last positions, and of a large table the last columns: a position may name any row.
     fn sample(&self) -> Result<Option<Sample>> {
-        const KEEP: u64 = 64;
-        let positions = self.indices.layout.elements();
-        let row = self.row();
-        let keep = KEEP.min(positions);
+        const POSITIONS: u64 = 64;
+        const TABLE: u64 = 1 << 22;
+        let count = self.indices.layout.elements();
+        let keep = POSITIONS.min(count);
         let last = TensorSpec::new(self.indices.dtype, sample::last_elements(&self.indices, keep)?);
-        let rest = &self.table.layout.dims()[1..];
-        let shape = Shape::new(&[&[keep], rest].concat())?;
-        let offset = self.output.layout.offset() + (positions - keep) * row;
-        let positions = Layout::contiguous(shape).with_offset(offset);
-        let op = Take { indices: last, output: sample::dense(self.output.dtype, &positions), ..self.clone() };
+        let shape = Shape::new(&[&[keep], &self.table.layout.dims()[1..]].concat())?;
+        let offset = self.output.layout.offset() + (count - keep) * self.row();
+        let (mut table, mut positions) = (self.table, Layout::contiguous(shape).with_offset(offset));
+        if let &[rows, columns] = self.table.layout.dims()
+            && rows.saturating_mul(columns) > TABLE
+        {
+            let first = columns.saturating_sub((TABLE / rows).max(3));
+            table.layout = table.layout.slice(1, first, columns, 1)?;
+            positions = positions.slice(1, first, columns, 1)?;
+        }
+        let op = Take { table, indices: last, output: sample::dense(self.output.dtype, &positions), ..self.clone() };
         Ok(Some(Sample { op: op.check()?.into(), positions: vec![positions] }))
     }
 }

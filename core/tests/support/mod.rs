@@ -3,6 +3,7 @@
 #![allow(dead_code, unused_imports)]
 
 pub mod products;
+pub mod ways;
 
 use polywarp_core::harness::bad_input::Row;
 use polywarp_core::harness::contract::words as ours;

@@ -140,6 +140,13 @@ impl Geometry {
         self
     }
 
+    /// The last groups alone, at most `most`.
+    pub(super) fn last_groups(&self, most: u64) -> Geometry {
+        let groups = self.groups.min(most);
+        let of = |all: u64| all / self.groups * groups;
+        Geometry { groups, channels: of(self.channels), filters: of(self.filters), ..*self }
+    }
+
     /// That of a convolution of x with weights.
     ///
     /// # Errors

@@ -184,15 +184,17 @@ impl Operation for ConvolutionInput {
     /// The last image and the last channels of one group.
     fn sample(&self) -> Result<Option<Sample>> {
         let Geometry { batch, channels, groups, rank, .. } = self.geometry;
-        if batch == 0 || groups != 1 {
+        if batch == 0 || groups == 0 {
             return Ok(None);
         }
-        let keep = channels.min(KEEP);
-        let positions = last(&last(&self.output, 0, 1)?, rank + 1, keep)?.layout;
+        let of_all = Geometry { channels: channels.min(KEEP), ..self.geometry };
+        let part = if groups == 1 { of_all } else { self.geometry.last_groups(KEEP) };
+        let positions = last(&last(&self.output, 0, 1)?, rank + 1, part.channels)?.layout;
+        let weights = last(&self.weights, 0, part.filters)?;
         let op = ConvolutionInput {
-            gradient: last(&self.gradient, 0, 1)?,
-            weights: last(&self.weights, rank + 1, keep)?,
-            geometry: Geometry { batch: 1, channels: keep, ..self.geometry },
+            gradient: last(&last(&self.gradient, 0, 1)?, rank + 1, part.filters)?,
+            weights: last(&weights, rank + 1, part.channels / part.groups)?,
+            geometry: Geometry { batch: 1, ..part },
             output: sample::dense(self.output.dtype, &positions),
         };
         Ok(Some(Sample { op: op.check()?.into(), positions: vec![positions] }))
@@ -326,15 +328,17 @@ impl Operation for ConvolutionWeights {
     /// The last filters and channels of one group.
     fn sample(&self) -> Result<Option<Sample>> {
         let Geometry { channels, filters, groups, rank, .. } = self.geometry;
-        if groups != 1 {
+        if groups == 0 {
             return Ok(None);
         }
-        let (channels, filters) = (channels.min(KEEP), filters.min(KEEP));
-        let positions = last(&last(&self.output, 0, filters)?, rank + 1, channels)?.layout;
+        let of_all = Geometry { channels: channels.min(KEEP), filters: filters.min(KEEP), ..self.geometry };
+        let part = if groups == 1 { of_all } else { self.geometry.last_groups(KEEP) };
+        let (channels, filters) = (part.channels, part.filters);
+        let positions = last(&last(&self.output, 0, filters)?, rank + 1, channels / part.groups)?.layout;
         let op = ConvolutionWeights {
             gradient: last(&self.gradient, rank + 1, filters)?,
             x: last(&self.x, rank + 1, channels)?,
-            geometry: Geometry { channels, filters, ..self.geometry },
+            geometry: part,
             output: sample::dense(self.output.dtype, &positions),
         };
         Ok(Some(Sample { op: op.check()?.into(), positions: vec![positions] }))

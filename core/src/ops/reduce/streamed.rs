@@ -38,13 +38,7 @@ pub(in crate::ops) fn place(op: &ArgReduce, bytes: &[u8]) -> Option<Expected> {
 
 /// The elements of a dense operand of floats.
 fn values<'a>(spec: &TensorSpec, bytes: &'a [u8]) -> Option<impl Iterator<Item = Scalar> + use<'a>> {
-    let (dtype, size) = (spec.dtype, spec.dtype.size_bytes() as usize);
-    if !dtype.is_float() || !spec.layout.is_contiguous() {
-        return None;
-    }
-    let from = spec.layout.offset() as usize * size;
-    let elements = bytes.get(from..)?.chunks_exact(size).take(spec.layout.elements() as usize);
-    Some(elements.map(move |x| Scalar::from_le_bytes(x, dtype)))
+    if spec.dtype.is_float() { spec.dense_values(bytes) } else { None }
 }
 
 /// Place and value of the first element that no other beats; `None` without one, and where there is a NaN.
