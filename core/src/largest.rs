@@ -1,12 +1,10 @@
-//! What is said of a device's memory and of the tensors that are alive on it: by tag, and the largest where memory was short. `live.rs` keeps
-//! the list.
+//! What is said of tensors that are alive on a device: by tag, and the largest where memory was short. `live.rs` keeps the list.
 
 use std::fmt;
-use std::ops::Deref;
 
 use serde::Serialize;
 
-use crate::{DType, MemoryStats};
+use crate::DType;
 
 /// Tensors listed where memory was short.
 pub(crate) const LISTED: usize = 5;
@@ -43,43 +41,8 @@ pub struct TagMemory {
     pub tensors: u64,
 }
 
-/// Memory of a device; see [`Device::memory`](crate::Device::memory). Fields of [`MemoryStats`] can be read from it directly, and its text is a table.
-///
-/// The tags count tensors, and `stats` counts buffers: also the scratch of operations, and tensors that no list has.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Memory {
-    /// Bytes held, the most so far, kept for reuse, allowed.
-    #[serde(flatten)]
-    pub stats: MemoryStats,
-    /// Bytes of tensors by tag, the largest first; empty where the device keeps no list ([`Device::tagged`](crate::Device::tagged)).
-    pub tags: Vec<TagMemory>,
-}
-
-impl Deref for Memory {
-    type Target = MemoryStats;
-
-    fn deref(&self) -> &MemoryStats {
-        &self.stats
-    }
-}
-
-impl fmt::Display for Memory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let MemoryStats { in_use_bytes, peak_bytes, cached_bytes, limit_bytes, .. } = self.stats;
-        write!(f, "{in_use_bytes} bytes in use, {peak_bytes} at most so far, {cached_bytes} kept for reuse, ")?;
-        match limit_bytes {
-            Some(limit) => write!(f, "{limit} allowed")?,
-            None => write!(f, "no limit")?,
-        }
-        if self.tags.is_empty() {
-            return Ok(());
-        }
-        writeln!(f)?;
-        write_tags(f, &self.tags)
-    }
-}
-
-fn write_tags(f: &mut fmt::Formatter<'_>, tags: &[TagMemory]) -> fmt::Result {
+/// A table of them.
+pub(crate) fn write_tags(f: &mut fmt::Formatter<'_>, tags: &[TagMemory]) -> fmt::Result {
     writeln!(f, "{:<20} {:>15} {:>15} {:>8}", "tag", "bytes", "peak bytes", "tensors")?;
     for TagMemory { tag, in_use_bytes, peak_bytes, tensors } in tags {
         writeln!(f, "{tag:<20} {in_use_bytes:>15} {peak_bytes:>15} {tensors:>8}")?;

@@ -76,8 +76,9 @@ pub use fit::{Fit, Inputs, Split};
 pub use float8::{F8E4M3, F8E5M2};
 pub use generator::{Generator, RandomKey, Replacement};
 pub use kernel::{Argument, Code, CudaCode, Kernel, Signature};
-pub use largest::{Largest, LiveTensor, LiveTensors, Memory, TagMemory};
+pub use largest::{Largest, LiveTensor, LiveTensors, TagMemory};
 pub use layout::{Layout, collapse_together};
+pub use live::Memory;
 pub use operation::{Cost, Op, Operation};
 pub use ops::{
     Attended, AttentionForm, AttentionOptions, CrossEntropyOptions, Distribution, Losses, Missing, ReduceFn,

@@ -4,15 +4,54 @@
 //! memory is listed with the shape and dtype that it was made with, and leaves the list with the last tensor that views it. What is not a tensor is
 //! not listed: the scratch of operations, and memory kept for reuse, which [`Device::memory`] counts.
 
-use crate::largest::LISTED;
-use crate::{Buffer, DType, Device, Error, Largest, LiveTensor, LiveTensors, Shape, TagMemory};
+use crate::largest::{LISTED, write_tags};
+use crate::{Buffer, DType, Device, Error, Largest, LiveTensor, LiveTensors, MemoryStats, Shape, TagMemory};
+use serde::Serialize;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The tag of tensors made outside of [`Device::tagged`].
 const UNTAGGED: &str = "untagged";
+
+/// Memory of a device; see [`Device::memory`]. Fields of [`MemoryStats`] can be read from it directly, and its text is a table.
+///
+/// The tags count tensors, and `stats` counts buffers: also the scratch of operations, and tensors that no list has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Memory {
+    /// Bytes held, the most so far, kept for reuse, allowed.
+    #[serde(flatten)]
+    pub stats: MemoryStats,
+    /// Bytes of tensors by tag, the largest first; empty where the device keeps no list ([`Device::tagged`]).
+    pub tags: Vec<TagMemory>,
+}
+
+impl Deref for Memory {
+    type Target = MemoryStats;
+
+    fn deref(&self) -> &MemoryStats {
+        &self.stats
+    }
+}
+
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let MemoryStats { in_use_bytes, peak_bytes, cached_bytes, limit_bytes, .. } = self.stats;
+        write!(f, "{in_use_bytes} bytes in use, {peak_bytes} at most so far, {cached_bytes} kept for reuse, ")?;
+        match limit_bytes {
+            Some(limit) => write!(f, "{limit} allowed")?,
+            None => write!(f, "no limit")?,
+        }
+        if self.tags.is_empty() {
+            return Ok(());
+        }
+        writeln!(f)?;
+        write_tags(f, &self.tags)
+    }
+}
 
 /// A device's list.
 #[derive(Default)]

@@ -1,7 +1,7 @@
 //! Cases for the proof of gradients, in f64, by kinds of operations: small ones of every rule, away from kinks; the same where elements are
 //! equal or zero; and larger ones, with whole blocks of kernels' sizes and what is left over.
 //!
-//! `proofs.rs` holds rules to them, and says which operation lacks which kind of case. `kinks.rs` says what a rule gives where there is no
+//! `tests.rs` holds rules to them, and says which operation lacks which kind of case. `kinks.rs` says what a rule gives where there is no
 //! derivative.
 
 mod folds;
@@ -10,7 +10,7 @@ mod maps;
 mod moves;
 mod norms;
 mod products;
-mod proofs;
+mod tests;
 mod windows;
 
 use super::add;

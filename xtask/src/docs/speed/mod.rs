@@ -61,8 +61,9 @@ struct Found<'a> {
 }
 
 const GEMM: &str = "h200-gemm-2026-11-24/";
-/// One call on one card: networks and attention, and PyTorch beside them by `benches/peers/torch_rates.py`.
+/// One call on one card: networks, and PyTorch beside them by `benches/peers/torch_rates.py`.
 const H100: &str = "h100-2026-11-28e/";
+const ATTENTION: &str = "h100-2026-11-25b/attention.txt";
 const H100_ARRAYS: &str = "h100-2026-11-26c/";
 
 /// The place behind `before`, behind `part`, of a file whose path is one of the folders above and a name.
@@ -121,9 +122,9 @@ const GROUPS: [Group; 4] = [
                 label: "BERT-base encodes, bf16, 32 texts",
                 route: Route::Cuda,
                 ratio: Rates {
-                    folder: H100,
+                    folder: "h100-2026-11-26/",
                     ours: Line { file: "networks.jsonl", case: "bert-base encode bf16 b32", device: "cuda:0" },
-                    theirs: text!("torch.txt", "bert-base encode bf16 b32", " ms, "),
+                    theirs: text!("torch-encode.txt", "reduce-overhead", " ms, "),
                 },
                 table: InTable::Yes,
             },
@@ -141,9 +142,9 @@ const GROUPS: [Group; 4] = [
                 label: "ResNet-50 trains, f16, 256 images",
                 route: Route::Cuda,
                 ratio: Rates {
-                    folder: H100,
+                    folder: "h100-2026-11-26b/",
                     ours: Line { file: "networks.jsonl", case: "resnet50 train f16 b256", device: "cuda:0" },
-                    theirs: text!("torch.txt", "resnet50 train f16 b256", " ms, "),
+                    theirs: text!("torch-resnet.txt", "b256", " ms, "),
                 },
                 table: InTable::No,
             },
@@ -156,28 +157,20 @@ const GROUPS: [Group; 4] = [
             Bar {
                 label: "forward",
                 route: Route::Cuda,
-                ratio: Rates {
-                    folder: H100,
-                    ours: Line {
-                        file: "attention.jsonl",
-                        case: "attention of 16 heads of 128, 4096 rows, f16",
-                        device: "cuda:0",
-                    },
-                    theirs: text!("torch.txt", "attention f16 b2 h16 s4096 d128 cudnn", " ms, "),
+                ratio: Times {
+                    folder: "",
+                    ours: text!(ATTENTION, "== d128 s4096 b4 h16 causal=False", "forward f128: "),
+                    theirs: text!(ATTENTION, "== d128 s4096 b4 h16 causal=False", "'cudnn_fwd': '"),
                 },
                 table: InTable::Yes,
             },
             Bar {
                 label: "gradient",
                 route: Route::Cuda,
-                ratio: Rates {
-                    folder: H100,
-                    ours: Line {
-                        file: "attention.jsonl",
-                        case: "attention gradient of 16 heads of 128, 4096 rows, f16",
-                        device: "cuda:0",
-                    },
-                    theirs: text!("torch.txt", "attention gradient f16 b2 h16 s4096 d128 cudnn", " ms, "),
+                ratio: Times {
+                    folder: "",
+                    ours: text!(ATTENTION, "== d128 s4096 b4 h16 causal=False", "backward: "),
+                    theirs: text!(ATTENTION, "== d128 s4096 b4 h16 causal=False", "'cudnn_bwd': '"),
                 },
                 table: InTable::No,
             },
