@@ -79,18 +79,9 @@ pub struct ProvedTogether {
 /// The number whose elements have another derivative, or what else is wrong with the rule.
 pub fn prove_together(op: &Op, values: &[Values], seed: u64) -> Result<Option<ProvedTogether>, String> {
     let inputs = op.inputs();
-    let wanted: Vec<bool> = inputs.iter().map(|input| input.dtype.is_float()).collect();
-    let given = vec![true; op.outputs().len()];
-    let rule = match op.gradient(&Needs { inputs: &wanted, outputs: &given }).map_err(|error| error.to_string())? {
-        Gradient::Refused(_) => return Ok(None),
-        Gradient::Rule(rule) => rule,
+    let Some(Ruled { rule, point: Point { memory, weights, .. }, floats, found }) = Ruled::at(op, values, seed)? else {
+        return Ok(None);
     };
-    let Point { memory, results, weights } = Point::drawn(op, values, seed)?;
-    let found = rule.graph.evaluate(&[&memory[..], &results, &weights].concat(), &rule.outputs);
-    let floats: Vec<usize> = (0..inputs.len()).filter(|&input| wanted[input]).collect();
-    if found.len() != floats.len() {
-        return Err(format!("{} gradients for {} inputs", found.len(), floats.len()));
-    }
     let mut groups: BTreeMap<u64, Group> = BTreeMap::new();
     for (&input, found) in floats.iter().zip(&found) {
         for (at, gradient) in summed(&inputs[input], memory[input].len(), found).into_iter().enumerate() {
@@ -126,6 +117,36 @@ pub fn prove_together(op: &Op, values: &[Values], seed: u64) -> Result<Option<Pr
     Ok(Some(ProvedTogether { groups: groups.len() as u64, shared }))
 }
 
+/// The rule of an operation for all of its float inputs, and what it gives at a point.
+struct Ruled {
+    rule: Rule,
+    point: Point,
+    /// The numbers of the inputs.
+    floats: Vec<usize>,
+    /// A gradient for each of them.
+    found: Vec<Vec<Scalar>>,
+}
+
+impl Ruled {
+    /// `None` where `op` refuses to have a rule.
+    fn at(op: &Op, values: &[Values], seed: u64) -> Result<Option<Ruled>, String> {
+        let wanted: Vec<bool> = op.inputs().iter().map(|input| input.dtype.is_float()).collect();
+        let given = vec![true; op.outputs().len()];
+        let rule = match op.gradient(&Needs { inputs: &wanted, outputs: &given }).map_err(|error| error.to_string())? {
+            Gradient::Refused(_) => return Ok(None),
+            Gradient::Rule(rule) => rule,
+        };
+        let point = Point::drawn(op, values, seed)?;
+        let operands = [&point.memory[..], &point.results, &point.weights].concat();
+        let found = rule.graph.evaluate(&operands, &rule.outputs);
+        let floats: Vec<usize> = (0..wanted.len()).filter(|&input| wanted[input]).collect();
+        if found.len() != floats.len() {
+            return Err(format!("{} gradients for {} inputs", found.len(), floats.len()));
+        }
+        Ok(Some(Ruled { rule, point, floats, found }))
+    }
+}
+
 /// Elements that are one number.
 #[derive(Default)]
 struct Group {
@@ -147,27 +168,18 @@ pub fn prove_adjoint(op: &Op, values: &[Values], seed: u64, directions: u64) -> 
     /// What a few kinks of thousands of elements and the digits that the difference loses leave, relative to the terms' magnitudes.
     const TOLERANCE: f64 = 1e-6;
     let inputs = op.inputs();
-    let wanted: Vec<bool> = inputs.iter().map(|input| input.dtype.is_float()).collect();
-    let given = vec![true; op.outputs().len()];
-    let rule = match op.gradient(&Needs { inputs: &wanted, outputs: &given }).map_err(|error| error.to_string())? {
-        Gradient::Refused(_) => return Ok(None),
-        Gradient::Rule(rule) => rule,
+    let Some(Ruled { point: Point { memory, weights, .. }, floats, found, .. }) = Ruled::at(op, values, seed)? else {
+        return Ok(None);
     };
-    let Point { memory, results, weights } = Point::drawn(op, values, seed)?;
-    let found = rule.graph.evaluate(&[&memory[..], &results, &weights].concat(), &rule.outputs);
-    let moved_inputs: Vec<usize> = (0..inputs.len()).filter(|&input| wanted[input]).collect();
-    if found.len() != moved_inputs.len() {
-        return Err(format!("{} gradients for {} inputs", found.len(), moved_inputs.len()));
-    }
     for direction in 0..directions {
-        let along: Vec<Vec<f64>> = moved_inputs
+        let along: Vec<Vec<f64>> = floats
             .iter()
             .map(|&input| numbers(memory[input].len(), mix(seed, 2000 + 100 * direction + input as u64)))
             .map(|numbers| numbers.iter().map(|number| number.as_f64()).collect())
             .collect();
         let moved = |by: f64| {
             let mut memory = memory.clone();
-            for (&input, along) in moved_inputs.iter().zip(&along) {
+            for (&input, along) in floats.iter().zip(&along) {
                 let elements = memory[input].iter_mut().zip(along);
                 elements.for_each(|(x, v)| *x = Scalar::F(x.as_f64() + by * v));
             }
@@ -175,7 +187,7 @@ pub fn prove_adjoint(op: &Op, values: &[Values], seed: u64, directions: u64) -> 
         };
         let numeric = (moved(STEP) - moved(-STEP)) / (2.0 * STEP);
         let (mut analytic, mut magnitude) = (0.0, 0.0);
-        for ((&input, along), found) in moved_inputs.iter().zip(&along).zip(&found) {
+        for ((&input, along), found) in floats.iter().zip(&along).zip(&found) {
             for (i, gradient) in found.iter().enumerate() {
                 let term = gradient.as_f64() * along[inputs[input].layout.index_of(i as u64) as usize];
                 analytic += term;
