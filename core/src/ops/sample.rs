@@ -127,14 +127,14 @@ mod tests {
     use crate::case::{BenchSize, Level, operand};
     use crate::ops::REGISTRY;
 
-    /// Elements of operands and results together of which the oracle is asked before a benchmark is timed: it takes tens of bytes and of
-    /// nanoseconds for each.
+    /// The most elements, of operands and results together, that the oracle may be given before a benchmark is timed. Each costs it tens of
+    /// bytes and tens of nanoseconds.
     const MOST_VERIFIED: u64 = 20_000_000;
 
-    /// Of the operations below.
+    /// The most elements of the operations below.
     const MOST_WHOLE: u64 = 1 << 29;
 
-    /// Operations of which operands or results are large where they are verified, by name, with the reason.
+    /// Operations whose benchmarks are verified with more elements than that: the name of each, and why no small sample will do.
     const VERIFIED_WHOLE: [(&str, &str); 7] = [
         ("attention_gradient", "gradients of queries are sums over all keys, those of keys over all queries"),
         ("cumsum", "an element is the sum of all before it in its line, which may be all there are"),

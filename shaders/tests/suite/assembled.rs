@@ -100,7 +100,7 @@ fn cards() -> Vec<Caps> {
     all
 }
 
-/// Parts of the operations of which a usual run plans one: all of them take longer to plan than a sample to assemble.
+/// The operations are cut into so many parts, and a usual run plans one of them: planning them all takes longer than assembling a sample.
 const PARTS: u64 = 8;
 
 /// The name of each kernel of a part of the operations, by its text.
