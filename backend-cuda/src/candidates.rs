@@ -11,8 +11,7 @@
 
 use std::time::Duration;
 
-use polywarp_core::ops::ReducedMatmul;
-use polywarp_core::ops::RowProgram;
+use polywarp_core::ops::{QuantizedConvolution, ReducedMatmul, RowProgram};
 use polywarp_core::tuner::{Candidate, Chooser, Effort, Identity, Mode, Options, Planned, find};
 use polywarp_core::{Backend, Buffer, DeviceInfo, Error, Op, Result};
 
@@ -33,6 +32,9 @@ const COMPOSED: usize = 2;
 
 /// The name of the way by [`polywarp_core::Operation::by_products`].
 const BY_PRODUCTS: &str = "products";
+
+/// That of the way by [`polywarp_core::Operation::decompose`], where there are kernels for the whole.
+const BY_PARTS: &str = "parts";
 
 /// What the driver's assembler takes for one kernel of a product, between 60 and 860 ms (H200's host, driver 580): more than
 /// any first use may wait for.
@@ -109,12 +111,10 @@ impl Planned for CudaBackend {
             }
         }
         // A row program is a portable kernel, or the graph of portable ones that it is made of.
-        let graph = if op.get::<RowProgram>().is_some() { None } else { op.decompose()? };
-        if let Some(graph) = graph {
-            graph.check(op.name(), &op.inputs(), &op.outputs())?;
-            if let Some(composed) = composed::of_graph(&graph.by_rows("rows"), |step| self.decided_or_first(step))? {
-                return Ok(Work::Composed(composed));
-            }
+        if op.get::<RowProgram>().is_none()
+            && let Some(parts) = self.by_parts(op)?
+        {
+            return Ok(parts);
         }
         Ok(Work::Portable(polywarp_core::ops::plan(op, self.caps())?))
     }
@@ -178,12 +178,24 @@ impl CudaBackend {
         known.map_or_else(|| self.plan(op), Ok)
     }
 
+    /// The way by the graph of others that `op` is, where it is one that runs so.
+    fn by_parts(&self, op: &Op) -> Result<Option<Work>> {
+        let Some(graph) = op.decompose()? else { return Ok(None) };
+        graph.check(op.name(), &op.inputs(), &op.outputs())?;
+        let composed = composed::of_graph(&graph.by_rows("rows"), |step| self.decided_or_first(step))?;
+        Ok(composed.map(Work::Composed))
+    }
+
     /// Ways of kernels in CUDA C++ for what they can do of `op`, and portable ones for the rest.
     fn composed(&self, op: &Op, most: usize) -> Result<Vec<Candidate<Work>>> {
         if let Some(graph) = op.by_products()? {
             let composed = composed::of_graph(&graph, |step| self.decided_or_first(step))?;
             let way = |plan| Candidate { name: BY_PRODUCTS.to_owned(), plan: Work::Composed(plan), estimate_ns: 0.0 };
             return Ok(composed.map(way).into_iter().collect());
+        }
+        if op.is::<QuantizedConvolution>() {
+            let way = |plan| Candidate { name: BY_PARTS.to_owned(), plan, estimate_ns: 0.0 };
+            return Ok(self.by_parts(op)?.map(way).into_iter().collect());
         }
         let Some(op) = op.get::<ReducedMatmul>() else { return Ok(Vec::new()) };
         composed::reduced(op, |op| self.natives_to_load(op, Natives::Every), self.caps(), most)

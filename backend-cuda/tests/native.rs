@@ -21,8 +21,8 @@ use std::sync::{Arc, LazyLock};
 use native_cases::{Forced, Tally, in_parallel, products};
 use polywarp_core::harness::{Case, Level, Outcome, Wrapped, run_case};
 use polywarp_core::ops::{
-    Attention, AttentionGradient, Convolution, ConvolutionInput, ConvolutionWeights, GroupedMatmul, Matmul, REGISTRY,
-    ReducedMatmul,
+    Attention, AttentionGradient, Convolution, ConvolutionInput, ConvolutionWeights, GroupedMatmul, Matmul,
+    QuantizedConvolution, REGISTRY, ReducedMatmul,
 };
 use polywarp_core::{Backend, DType, Device, Layout, Op, Shape, TensorSpec};
 use polywarp_cuda::CudaBackend;
@@ -89,7 +89,8 @@ fn selected(backend: &CudaBackend, op: &Op) -> Vec<String> {
 }
 
 /// Families of the harness that native kernels serve.
-const FAMILIES: [&str; 6] = ["attention", "convolution", "grouped_matmul", "matmul", "reduced_matmul", "sparse24"];
+const FAMILIES: [&str; 7] =
+    ["attention", "convolution", "grouped_matmul", "matmul", "quantized_convolution", "reduced_matmul", "sparse24"];
 
 /// A number from the environment.
 fn number(name: &str, otherwise: u64) -> u64 {
@@ -219,7 +220,8 @@ fn every_candidate_of_every_case_conforms() {
     // Nobody plans ops that compute nothing.
     cases.retain(|case| case.op.output().layout.elements() > 0);
     let attention = |op: &Op| op.is::<Attention>() || op.is::<AttentionGradient>();
-    let convolution = |op: &Op| op.is::<Convolution>() || op.is::<ConvolutionInput>() || op.is::<ConvolutionWeights>();
+    let gradient = |op: &Op| op.is::<ConvolutionInput>() || op.is::<ConvolutionWeights>();
+    let convolution = |op: &Op| op.is::<Convolution>() || op.is::<QuantizedConvolution>() || gradient(op);
     let served = |op: &Op| convolution(op) && !polywarp_kernels::every(op, backend.native_caps()).is_empty();
     let other = |op: &Op| op.is::<GroupedMatmul>() || op.is::<ReducedMatmul>() || attention(op) || served(op);
     cases.retain(|case| case.op.product().is_some() || other(&case.op));
@@ -261,6 +263,7 @@ fn every_candidate_is_exact_on_random_windows() {
     let Some(backend) = card() else { return };
     let count = number("POLYWARP_NATIVE_SHAPES", common::scaled(400, 4) as u64);
     judged(&backend, &native_cases::convolutions::random(count)).finish("convolutions of random windows");
+    judged(&backend, &native_cases::convolutions::random_of_i8(count)).finish("convolutions of i8 of random windows");
     common::assert_alive(&*backend);
 }
 

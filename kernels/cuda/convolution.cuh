@@ -4,20 +4,21 @@
 //               channels c: x [images, h, w, channels], w [filters, taps, channels], D [outputs, filters], an output o = (image, p, q).
 //               OF_FILTERS (weights MN-major): the same with w[c, t, k], which is what the gradient of a convolution's input is: x is
 //               the gradient of y there, c its filters, k its channels; D's pixels may lie apart, for the outputs of one remainder of
-//               a stride.
+//               a stride. Of i8 the sum is exact, and multiplied with scale_x[0], then scale_w[k], before what follows.
 // Algorithm     That of gemm_wgmma.cuh, whose tiles, main loop, epilogue and stores it has: only loads differ. K runs over taps, and in
 //               each tap over blocks of channels. Pixels that lie apart leave by plain stores of 16 bytes, a row of D a time.
-// Tiling        BLOCK_M outputs x BLOCK_N filters x 64 channels of a tap a stage. No clusters: two blocks that shared weights took up to
+// Tiling        BLOCK_M outputs x BLOCK_N filters x 128 bytes of a tap's channels a stage: 64 of 16 bits, 128 of i8. No clusters: two blocks that shared weights took up to
 //               a fifth longer (docs/convolution.md).
 // Mapping       gemm_wgmma.cuh.
 // Shared memory gemm_wgmma.cuh.
 // Traffic       2 outputs filters taps channels operations; a tile reads (BLOCK_M + BLOCK_N) x taps x channels, from the
 //               second-level cache but for the first of a pixel's taps.
 // Numerics      f32 accumulators, taps then channels in ascending order (OF_FILTERS: taps descend): the same bits on every run. Padding
-//               is zeros, which are multiplied: an infinite weight gives NaN there. So do infinite weights of channels only.
+//               is zeros, which are multiplied: an infinite weight gives NaN there. So do infinite weights of channels only. i8: i32
+//               accumulators; scales, C, bias and activation in f32, then one rounding.
 // Requires      sm_90a; bases of all operands and pitches of pixels and taps multiples of 16 bytes; corners of windows within
 //               [-128, 127], taps within 255 pixels of the first, strides up to 8. D is dense, or its pixels lie apart; OF_FILTERS: its
-//               base and rows are multiples of 16 bytes.
+//               base and rows are multiples of 16 bytes. Maps of x and of weights count pairs of bytes, those of i8 too.
 // Measured      docs/convolution.md, with what repeats it.
 // References    PTX ISA 8.x, "Im2col mode".
 // Next          convolution_weights.cuh: the gradient of the weights.
@@ -33,6 +34,9 @@ using namespace gemm_wgmma;
 
 // Warps of the producer warpgroup that load: the first pixels, the second weights.
 constexpr uint32_t CONVOLUTION_LOADERS = 2;
+// A stage's row as maps of pixels and of weights count it, in pairs of bytes: a channel of 16 bits, or two of i8. So what makes channels of
+// taps (convolution_fold.cu) serves both.
+constexpr int BLOCK_PAIRS = ptx::SWIZZLE_ROW_BYTES / 2;
 // Numbers of barriers among warps: of consumer 0; the next is that of consumer 1.
 constexpr uint32_t CONSUMER_TURN = 2;
 
@@ -69,12 +73,14 @@ __device__ __forceinline__ Output output_at(const Window& window, uint32_t numbe
 // Where a loader stands in K.
 struct Step {
     uint32_t block = 0, tap = 0;
-    int32_t channel = 0, w = 0, h = 0, number;
+    // The first channel, counted as maps do.
+    int32_t channel = 0;
+    int32_t w = 0, h = 0, number;
 
     __device__ __forceinline__ explicit Step(const Window& window) : number(window.tap) {}
 
-    __device__ __forceinline__ void next(const Window& window, int block_k) {
-        channel += block_k;
+    __device__ __forceinline__ void next(const Window& window) {
+        channel += BLOCK_PAIRS;
         if (++block == window.blocks) {
             block = 0;
             channel = 0;
@@ -94,7 +100,7 @@ struct Step {
 template <typename C>
 struct Loads {
     static constexpr bool OF_FILTERS = C::MAJOR_B == Major::MN;
-    static_assert(C::CLUSTER == 1 && C::MAJOR_A == Major::K && sizeof(typename C::A) == 2);
+    static_assert(C::CLUSTER == 1 && C::MAJOR_A == Major::K && (sizeof(typename C::A) == 2 || (C::SCALED && !OF_FILTERS)));
 
     __device__ static __forceinline__ void load_pixels(const CUtensorMap* map, const Window& window, const Tile& tile, uint32_t count,
                                                        uint32_t base, uint32_t full, uint32_t empty, Position<C::STAGES>& at) {
@@ -112,7 +118,7 @@ struct Loads {
                 ptx::load_pixels(base + at.stage * C::STAGE_BYTES, map, barrier, step.channel, w, h, output.image, step.w, step.h);
             }
             at.advance();
-            step.next(window, C::BLOCK_K);
+            step.next(window);
         }
     }
 
@@ -137,7 +143,7 @@ struct Loads {
                 }
             }
             at.advance();
-            step.next(window, C::BLOCK_K);
+            step.next(window);
         }
     }
 };
@@ -219,14 +225,13 @@ struct Apart {
 template <typename C>
 __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap* map_b, const CUtensorMap* map_d,
                                     typename C::Out* d, const Problem& problem, const typename C::Epilogue& epilogue,
-                                    const Window& window, const Places& places) {
+                                    const gemm_wgmma::Scales& scales, const Window& window, const Places& places) {
     using Load = Loads<C>;
     using Multiply = Mainloop<C>;
     using End = Store<C>;
     // Loads of pixels take more than those of matrices.
     constexpr uint32_t PRODUCER = 56, CONSUMER = C::CONSUMERS == 3 ? 152 : 224;
-    const gemm_wgmma::Scales none = {};
-    const Ending<C> ending = {epilogue, none};
+    const Ending<C> ending = {epilogue, scales};
     const Groups no_groups = {};
     extern __shared__ uint8_t shared[];
     const uint32_t base = (ptx::smem_address(shared) + 1023) / 1024 * 1024;
@@ -321,21 +326,22 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
 
 // ---- Instances ----
 
-// One kernel. Words of `Window`, which may be negative, come as they are.
-#define CONVOLUTION(SYMBOL, T, BLOCK_M, BLOCK_N, STAGES, SCHEDULE, CONSUMERS, B_MAJOR)                                    \
+// One kernel: operands of IN, D of OUT, SCALES of MORE, which are parameters behind those that all have. Words of `Window`, which may be
+// negative, come as they are.
+#define CONVOLUTION_KERNEL(SYMBOL, IN, OUT, BLOCK_M, BLOCK_N, STAGES, SCHEDULE, CONSUMERS, B_MAJOR, SCALES, MORE)         \
     using SYMBOL##_t =                                                                                                    \
-        polywarp::gemm_wgmma::Config<T, T, T, BLOCK_M, BLOCK_N, STAGES, polywarp::gemm_wgmma::Schedule::SCHEDULE,         \
+        polywarp::gemm_wgmma::Config<IN, IN, OUT, BLOCK_M, BLOCK_N, STAGES, polywarp::gemm_wgmma::Schedule::SCHEDULE,     \
                                      CONSUMERS, 1, 1, 1, ptx::Major::K, ptx::Major::B_MAJOR,                              \
                                      polywarp::gemm_wgmma::Kind::MATRICES>;                                               \
     extern "C" __global__ void __launch_bounds__(SYMBOL##_t::THREADS, 1) SYMBOL(                                          \
         const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,                             \
-        const __grid_constant__ CUtensorMap map_d, T* d, uint32_t m, uint32_t n, uint32_t tiles_m, uint32_t tiles_n,      \
+        const __grid_constant__ CUtensorMap map_d, OUT* d, uint32_t m, uint32_t n, uint32_t tiles_m, uint32_t tiles_n,    \
         uint32_t steps, uint32_t raster, uint32_t layer_inverse, uint32_t band_inverse, uint32_t raster_inverse,          \
         uint32_t last_inverse, uint32_t columns, uint32_t pixels, uint32_t columns_inverse, uint32_t pixels_inverse,      \
         uint32_t first_w, uint32_t first_h, uint32_t stride_w, uint32_t stride_h, uint32_t taps_w, uint32_t dilation_w,   \
         uint32_t dilation_h, uint32_t blocks, uint32_t tap, uint32_t tap_w, uint32_t tap_h, uint32_t store_by_tma,        \
-        uint32_t apart, int64_t image_stride, int64_t row_stride, int64_t column_stride, float beta, const T* c,          \
-        int64_t ldc, const T* bias, uint32_t activation) {                                                                \
+        uint32_t apart, int64_t image_stride, int64_t row_stride, int64_t column_stride, float beta, const OUT* c,        \
+        int64_t ldc, const OUT* bias, uint32_t activation MORE) {                                                         \
         const polywarp::gemm_wgmma::Problem problem = {                                                                   \
             m, n, steps * SYMBOL##_t::BLOCK_K, tiles_m, tiles_n, 1, 1, steps, raster, layer_inverse, band_inverse,        \
             raster_inverse, last_inverse, 0, 0, store_by_tma, 0, n, 1, 0};                                                \
@@ -346,5 +352,16 @@ __device__ __forceinline__ void run(const CUtensorMap* map_a, const CUtensorMap*
             number(tap_h)};                                                                                               \
         const polywarp::convolution::Places places = {apart, image_stride, row_stride, column_stride};                    \
         const SYMBOL##_t::Epilogue epilogue(1.0f, beta, c, ldc, 0, bias, activation);                                     \
-        polywarp::convolution::run<SYMBOL##_t>(&map_a, &map_b, &map_d, d, problem, epilogue, window, places);             \
+        const polywarp::gemm_wgmma::Scales scales = SCALES;                                                               \
+        polywarp::convolution::run<SYMBOL##_t>(&map_a, &map_b, &map_d, d, problem, epilogue, scales, window, places);     \
     }
+
+#define CONVOLUTION(SYMBOL, T, BLOCK_M, BLOCK_N, STAGES, SCHEDULE, CONSUMERS, B_MAJOR) \
+    CONVOLUTION_KERNEL(SYMBOL, T, T, BLOCK_M, BLOCK_N, STAGES, SCHEDULE, CONSUMERS, B_MAJOR, {}, )
+// A convolution of i8: what a step of x is worth, and one of each filter.
+#define CONVOLUTION_COMMA ,
+#define CONVOLUTION_SCALED(SYMBOL, OUT, BLOCK_M, BLOCK_N, STAGES, SCHEDULE, CONSUMERS)                                    \
+    CONVOLUTION_KERNEL(SYMBOL, int8_t, OUT, BLOCK_M, BLOCK_N, STAGES, SCHEDULE, CONSUMERS, K,                             \
+                       (polywarp::gemm_wgmma::Scales{scale_x, 0, 0, scale_w, scale_w_stride, 0}),                         \
+                       CONVOLUTION_COMMA const float* scale_x CONVOLUTION_COMMA const float* scale_w CONVOLUTION_COMMA    \
+                           int64_t scale_w_stride)

@@ -2,11 +2,12 @@
 //
 // Computes      D[o, f] = activation(alpha sum + beta C[o, f] + bias[f]), the sum being that of x[pixel(o, t), c] w[f, t, c] over
 //               taps t and channels c: x [images, d, h, w, channels], w [filters, taps, channels], D [outputs, filters], an output
-//               o = (image, plane, row, column). Or slabs of the sum for split-K: [slab][outputs][filters].
+//               o = (image, plane, row, column). Or slabs of the sum for split-K: [slab][outputs][filters]. Of i8 the exact sums
+//               alone, in i32: splitk.cu scales and ends them.
 //               Of the input's gradient: D[i, c] = sum of dy[pixel(i, t), f] w[f, t, c] over taps t, in reverse, and filters f. D's
 //               pixels may lie apart: they are the inputs of one remainder of a stride.
 // Algorithm     That of gemm_mma_sync.cuh, whose tiles, main loop, epilogue and stores it has: only loads differ. Rows of A are
-//               outputs. Each thread copies units of 16 bytes, eight channels of one tap, for LOADS outputs: it knows where each
+//               outputs. Each thread copies units of 16 bytes, eight channels of one tap (16 of i8), for LOADS outputs: it knows where each
 //               output's first tap lies, and in a mask which taps lie inside of the image along each axis. Units of padding are
 //               zero-filled by the copy. No matrix of windows is ever in memory.
 // Tiling        As there. K runs over taps, and in each over `span` channels. Weights that lie as they are used are a matrix of
@@ -15,9 +16,9 @@
 // Mapping, Shared memory   gemm_mma_sync.cuh.
 // Traffic       2 outputs filters taps channels operations; a tile reads (BLOCK_M + BLOCK_N) x taps x channels, from the
 //               second-level cache but for the first of a pixel's taps.
-// Numerics      f32 sums, taps then channels in ascending order (taps descend for the input's gradient): the same bits on every
+// Numerics      f32 sums (i32 of i8), taps then channels in ascending order (taps descend for the input's gradient): the same bits on every
 //               run. Padding is zeros, which are multiplied: an infinite weight gives NaN there.
-// Requires      sm_80; channels of A a multiple of 8; bases and pixels of A and B at multiples of 16 bytes; less than 2^31 units of
+// Requires      sm_80; channels of A a multiple of 8 (16 of i8); bases and pixels of A and B at multiples of 16 bytes; less than 2^31 units of
 //               16 bytes in A; at most 30 taps, those of all axes with padding added up. Of the input's gradient: channels of D a
 //               multiple of 8.
 // Measured      not measured.
@@ -34,7 +35,8 @@ using gemm_mma::Major;
 using gemm_mma::Pace;
 
 // Channels in a unit of 16 bytes.
-constexpr uint32_t UNIT_CHANNELS = 8;
+template <typename G>
+constexpr uint32_t UNIT_CHANNELS = 16 / sizeof(typename G::Element);
 
 // One spatial axis: output o under tap t reads pixel `first + o stride + t dilation` of `extent`.
 struct Axis {
@@ -111,7 +113,7 @@ struct Pixels {
             add(mask, window.w, at_w);
             inside[load] = number < outputs ? mask : 0;
         }
-        const uint32_t k = first_k + unit * UNIT_CHANNELS, tap = k / window.span;
+        const uint32_t k = first_k + unit * UNIT_CHANNELS<G>, tap = k / window.span;
         const uint32_t line = tap / window.w.taps;
         channel = k - tap * window.span;
         w = tap - line * window.w.taps;
@@ -132,7 +134,7 @@ struct Pixels {
     __device__ __forceinline__ void copy(uint32_t stage, uint32_t) const {
         // What leads here from an output's first unit, and the bits of a mask that this takes. Found anew: registers are few.
         const int32_t further = static_cast<int32_t>(w) * window.w.step + static_cast<int32_t>(h) * window.h.step +
-                                static_cast<int32_t>(d) * window.d.step + static_cast<int32_t>(channel / UNIT_CHANNELS);
+                                static_cast<int32_t>(d) * window.d.step + static_cast<int32_t>(channel / UNIT_CHANNELS<G>);
         const auto bit = [](const Axis& axis, uint32_t tap) { return axis.masked != 0 ? 1u << tap : 0; };
         const uint32_t taps = ((bit(window.d, d) << window.h.masked | bit(window.h, h)) << window.w.masked) | bit(window.w, w);
         const uint32_t needed = d < window.d.taps && channel < window.channels ? EXISTS | taps : NOWHERE;

@@ -48,7 +48,7 @@ struct PixelsOfTaps {
         tap_w = window.w.first + static_cast<int32_t>(tap - line * window.w.taps) * window.w.dilation;
         tap_h = window.h.first + static_cast<int32_t>(line - plane * window.h.taps) * window.h.dilation;
         tap_d = window.d.first + static_cast<int32_t>(plane) * window.d.dilation;
-        unit = static_cast<int32_t>((column - tap * window.channels) / UNIT_CHANNELS);
+        unit = static_cast<int32_t>((column - tap * window.channels) / UNIT_CHANNELS<G>);
     }
 
     // Starts copies of the current tile into `stage`. All of them are STEP_ROWS outputs apart, the first of the next tile too.

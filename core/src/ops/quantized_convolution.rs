@@ -3,7 +3,8 @@
 //!
 //! For networks that have been trained: x has one scale, found beforehand on examples, and each filter its own. No offsets: zero is zero,
 //! so that padding is. It is a graph of others: windows gathered as rows of bytes, and a product of i8 ([`Matmul`]); one tap
-//! without padding is that product alone. Groups are a batch of products. Next: `convolution/rows.rs`, [`Quantized::conv`].
+//! without padding is that product alone. Groups are a batch of products. A backend may have kernels for the whole instead. Next:
+//! `convolution/rows.rs`, [`Quantized::conv`].
 
 use super::convolution::rows::{self, Scales};
 use super::convolution::{ConvolutionOptions, Geometry, last, oracle};

@@ -11,8 +11,11 @@ use polywarp_core::DType;
 use super::{KernelInfo, Tile};
 use crate::{Param, Target};
 
-/// Elements of K in a stage, and columns of an operand that lies along its rows: 128 bytes, the swizzle's span.
+/// Elements of K in a stage, and columns of an operand that lies along its rows: 128 bytes, the swizzle's span. Of i8 as many pairs, by
+/// which its maps count (`BLOCK_PAIRS` in the source).
 pub(crate) const BLOCK_K: u32 = 64;
+/// Bytes of that.
+const BLOCK_ROW_BYTES: u32 = 128;
 /// 227 KiB opt-in shared memory a block, sm_90.
 const MOST_SHARED_BYTES: u32 = 232_448;
 /// 16 rows of 128 bytes, as a warp stages them for one store.
@@ -68,6 +71,8 @@ const WEIGHTS: [Shape; 3] =
 #[derive(Clone, Debug)]
 pub(crate) struct Instance {
     pub operands: DType,
+    /// That of the operands, or a float's where these are i8.
+    pub output: DType,
     pub makes: Makes,
     pub shape: Shape,
     pub symbol: String,
@@ -77,16 +82,34 @@ impl Instance {
     fn new(operands: DType, makes: Makes, shape: Shape) -> Instance {
         let Shape { block_m, block_n, .. } = shape;
         let symbol = format!("convolution_{}_{}{block_m}x{block_n}", operands.name(), makes.infix());
-        Instance { operands, makes, shape, symbol }
+        Instance { operands, output: operands, makes, shape, symbol }
+    }
+
+    /// A convolution of i8 with scales.
+    fn scaled(output: DType, shape: Shape) -> Instance {
+        let Shape { block_m, block_n, .. } = shape;
+        let symbol = format!("convolution_i8_{}_{block_m}x{block_n}", output.name());
+        Instance { operands: DType::I8, output, makes: Makes::Output, shape, symbol }
+    }
+
+    /// Whether it takes scales, behind its other arguments.
+    pub fn is_scaled(&self) -> bool {
+        self.operands == DType::I8
+    }
+
+    /// Elements of K in a stage.
+    fn block_k(&self) -> u32 {
+        BLOCK_ROW_BYTES / self.operands.size_bytes() as u32
     }
 
     /// Shared memory of a block, as `cuda/gemm_wgmma_config.cuh` counts it.
     fn shared_bytes(&self) -> u32 {
         let Shape { block_m, block_n, stages, consumers, turns } = self.shape;
         // Two barriers a stage, and room to align the whole to the swizzle's atoms.
-        let pipeline = stages * ((block_m + block_n) * 128 + 2 * 8) + 1024;
+        let pipeline = stages * ((block_m + block_n) * BLOCK_ROW_BYTES + 2 * 8) + 1024;
         // For each warp as many chunks of 16 rows x 128 bytes of D as there are, or as there is room for.
-        let chunk_columns = if self.makes == Makes::Weights { 32 } else { 64 };
+        let stored = if self.makes == Makes::Weights { DType::F32 } else { self.output };
+        let chunk_columns = BLOCK_ROW_BYTES / stored.size_bytes() as u32;
         let rows = if turns { block_m } else { block_m / consumers };
         let (chunks, chunk_bytes) = (rows / 64 * (block_n / chunk_columns), consumers * 4 * CHUNK_BYTES);
         let room = (MOST_SHARED_BYTES - pipeline) / chunk_bytes;
@@ -96,7 +119,7 @@ impl Instance {
 
     fn info(&self) -> KernelInfo {
         use Param::{Address, F32, I64, TensorMap, U32};
-        let Instance { symbol, operands, makes, shape } = self;
+        let Instance { symbol, operands, output, makes, shape } = self;
         let Shape { block_m, block_n, stages, consumers, turns } = *shape;
         let cpp = super::cpp(*operands);
         let schedule = if turns { "PING_PONG" } else { "COOPERATIVE" };
@@ -104,11 +127,19 @@ impl Instance {
         let (source, instance, params): (_, _, &[&[Param]]) = match makes {
             Makes::Output | Makes::Input => (
                 "convolution.cuh",
-                format!(
-                    "CONVOLUTION({symbol}, {cpp}, {block_m}, {block_n}, {stages}, {schedule}, {consumers}, {major})"
-                ),
+                if self.is_scaled() {
+                    let output = super::cpp(*output);
+                    format!(
+                        "CONVOLUTION_SCALED({symbol}, {output}, {block_m}, {block_n}, {stages}, {schedule}, {consumers})"
+                    )
+                } else {
+                    format!(
+                        "CONVOLUTION({symbol}, {cpp}, {block_m}, {block_n}, {stages}, {schedule}, {consumers}, {major})"
+                    )
+                },
                 // Pixels, weights, results, where these are; m, n, tiles of both, steps, how tiles are walked through; the window; whether
-                // results leave by TMA or lie apart, and how; beta, C and its pitch, bias, activation.
+                // results leave by TMA or lie apart, and how; beta, C and its pitch, bias, activation; of i8 the scale of x, those of
+                // filters, and elements from one to the next.
                 &[
                     &[TensorMap; 3],
                     &[Address],
@@ -117,6 +148,7 @@ impl Instance {
                     &[U32; 2],
                     &[I64; 3],
                     &[F32, Address, I64, Address, U32],
+                    if self.is_scaled() { &[Address, Address, I64] } else { &[] },
                 ],
             ),
             Makes::Weights => (
@@ -136,8 +168,8 @@ impl Instance {
             dynamic_shared_bytes: self.shared_bytes(),
             params: params.concat(),
             starts_early: true,
-            tensor: &["HGMMA"],
-            tile: Some(Tile { m: block_m, n: block_n, k: BLOCK_K, stages }),
+            tensor: if self.is_scaled() { &["IGMMA"] } else { &["HGMMA"] },
+            tile: Some(Tile { m: block_m, n: block_n, k: self.block_k(), stages }),
             ..KernelInfo::default()
         }
     }
@@ -151,6 +183,11 @@ pub(crate) static INSTANCES: LazyLock<Vec<Instance>> = LazyLock::new(|| {
             list.extend(shapes.map(|shape| Instance::new(operands, makes, shape)));
         }
     }
+    for output in [DType::F16, DType::BF16] {
+        list.extend(PIXELS.map(|shape| Instance::scaled(output, shape)));
+    }
+    // Few want f32 of i8: the tiles that serve any number of filters.
+    list.extend([PIXELS[0], PIXELS[1]].map(|shape| Instance::scaled(DType::F32, shape)));
     list
 });
 

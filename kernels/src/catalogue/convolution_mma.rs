@@ -21,6 +21,9 @@ const PIXELS: &[Shape] = &[
     shape([128, 64, 32], 4, [2, 2], 3, 0.5),
     shape([64, 64, 64], 3, [2, 2], 4, 0.43),
 ];
+/// Outputs x filters of i8, with the same tenth less.
+const PIXELS_OF_STEPS: &[Shape] =
+    &[shape([128, 128, 64], 3, [2, 2], 2, 0.55), shape([64, 64, 128], 3, [2, 2], 3, 0.43)];
 /// Filters x channels of taps: loads find pixels anew for each output, so rates are a fifth less than those of products (a guess as well).
 const WEIGHTS: &[Shape] = &[shape([128, 128, 32], 3, [2, 2], 2, 0.53), shape([64, 64, 64], 3, [2, 2], 4, 0.38)];
 
@@ -66,7 +69,11 @@ impl Instance {
     fn info(&self) -> KernelInfo {
         use Param::{Address, F32, I64, U32};
         let Shape { tile, warps, blocks, .. } = self.shape;
-        let cpp = if self.operands == DType::BF16 { "Bf16" } else { "F16" };
+        let (cpp, tensor): (_, &[&str]) = match self.operands {
+            DType::I8 => ("S8", &["IMMA"]),
+            DType::BF16 => ("Bf16", &["HMMA"]),
+            _ => ("F16", &["HMMA"]),
+        };
         let (source, maker, before, behind): (_, _, &[&[Param]], &[&[Param]]) = match self.makes {
             // x, weights, D, whether that is f32; m, n, k, elements of k in a slab. Alpha, beta; C, pitch, batch stride; bias, activation.
             Makes::Output => (
@@ -101,7 +108,7 @@ impl Instance {
             block: [self.threads(), 1, 1],
             dynamic_shared_bytes: self.shared_bytes(),
             params: [before, &window[..], behind].concat().concat(),
-            tensor: &["HMMA"],
+            tensor,
             tile: Some(tile),
             ..KernelInfo::default()
         }
@@ -116,6 +123,7 @@ pub(crate) static INSTANCES: LazyLock<Vec<Instance>> = LazyLock::new(|| {
             list.extend(shapes.iter().map(|&shape| Instance::new(operands, makes, shape)));
         }
     }
+    list.extend(PIXELS_OF_STEPS.iter().map(|&shape| Instance::new(DType::I8, Makes::Output, shape)));
     list
 });
 

@@ -1,14 +1,19 @@
 //! Convolutions and both gradients on Hopper (`cuda/convolution.cuh`, `cuda/convolution_weights.cuh`), of 16-bit operands, one group, and
-//! one or two spatial axes; other cards, and more axes, are left to warp-level products (`convolution_mma.rs`), others to the portable
+//! one or two spatial axes; convolutions of i8 with scales too, of channels that are a multiple of 16. Other cards, and more axes, are left to warp-level products (`convolution_mma.rs`), others to the portable
 //! kernels. One tap without padding is a matrix product before it comes here.
 //!
 //! A convolution is one launch. The gradient of the input is the same with taps in reverse and weights read along their channels: one
 //! launch for each remainder of the stride, whose inputs no other reaches. The gradient of the weights is summed in slabs of outputs
 //! (`convolution_weights.rs`), which a second launch adds. What no tensor map describes, or wastes most of a stage, is folded first
 //! (`convolution_fold.rs`). Estimates are the rounds of tiles times what a stage takes to come.
+//!
+//! i8 is read as pairs: 64 channels of it are 32 of 16 bits to all that reads, folding included, and a stage of as many bytes takes as long to
+//! come, so that there are half as many.
 
-use polywarp_core::Op;
-use polywarp_core::ops::{Convolution, ConvolutionInput, Geometry, TensorSpec, Window, pixel_pitch};
+use polywarp_core::ops::{
+    Convolution, ConvolutionInput, Geometry, QuantizedConvolution, TensorSpec, Window, pixel_pitch,
+};
+use polywarp_core::{DType, Layout, Op, Shape};
 
 use super::operand::{activation_number, at};
 use super::wgmma::inverse;
@@ -38,6 +43,10 @@ const RASTER_ROWS: u64 = 12;
 /// (fitted to what ResNet-50's layers took on an H100, docs/convolution.md).
 const STAGE_BYTES_A_CLOCK: f64 = 43.0;
 const OUTPUTS_A_CLOCK: f64 = 30.0;
+/// Clocks that scaling and ending a sum of i8 takes a multiprocessor: those of products (`wgmma_estimate.rs`), not fitted to convolutions.
+const SCALED_CLOCKS: f64 = 15.0 / 128.0;
+/// Channels of i8 are whole times so many: 16 bytes.
+const UNIT_OF_STEPS: u64 = 16;
 /// Clocks of starting; what a launch costs besides.
 const START_CLOCKS: f64 = 4000.0;
 const LAUNCH_NS: f64 = 1500.0;
@@ -61,7 +70,9 @@ fn by_wgmma(op: &Op, caps: &Caps) -> Vec<Candidate> {
         return Vec::new();
     }
     let found = if let Some(op) = op.get::<Convolution>() {
-        forward(op, caps)
+        serves(&op.geometry, &op.x).and_then(|served| forward(op, served, op.x, op.weights, &[], caps))
+    } else if let Some(op) = op.get::<QuantizedConvolution>() {
+        quantised(op, caps)
     } else if let Some(op) = op.get::<ConvolutionInput>() {
         input(op, caps)
     } else {
@@ -73,10 +84,15 @@ fn by_wgmma(op: &Op, caps: &Caps) -> Vec<Candidate> {
 /// The windows of height and width, and their element; `None` for what the kernels do not compute.
 fn serves(geometry: &Geometry, spec: &TensorSpec) -> Option<([Window; 2], Element)> {
     let element = match spec.dtype {
-        polywarp_core::DType::F16 => Element::F16,
-        polywarp_core::DType::BF16 => Element::BF16,
+        DType::F16 => Element::F16,
+        DType::BF16 => Element::BF16,
         _ => return None,
     };
+    Some((windows(geometry)?, element))
+}
+
+/// The windows of height and width, where kernels compute them.
+fn windows(geometry: &Geometry) -> Option<[Window; 2]> {
     let [depth, height, width] = geometry.windows;
     let extents = [geometry.batch, geometry.channels, geometry.filters, height.input, width.input];
     let outputs = geometry.output_pixels().checked_mul(geometry.batch)?;
@@ -84,7 +100,7 @@ fn serves(geometry: &Geometry, spec: &TensorSpec) -> Option<([Window; 2], Elemen
     let reduced = geometry.taps().checked_mul(geometry.channels.max(geometry.filters))?;
     let fits = [outputs, inputs, reduced, geometry.filters].iter().all(|extent| (1..=MOST_EXTENT).contains(extent));
     let plain = depth == Window::NONE && geometry.groups == 1 && !geometry.is_pointwise() && !extents.contains(&0);
-    (plain && fits).then_some(([height, width], element))
+    (plain && fits).then_some([height, width])
 }
 
 fn instances(spec: &TensorSpec, makes: Makes) -> impl Iterator<Item = &'static Instance> {
@@ -92,8 +108,43 @@ fn instances(spec: &TensorSpec, makes: Makes) -> impl Iterator<Item = &'static I
     INSTANCES.iter().filter(move |instance| instance.operands == dtype && instance.makes == makes)
 }
 
-fn forward(op: &Convolution, caps: &Caps) -> Option<Vec<Candidate>> {
-    let ([height, width], element) = serves(&op.geometry, &op.x)?;
+/// A convolution of i8: scales follow the other operands.
+fn quantised(op: &QuantizedConvolution, caps: &Caps) -> Option<Vec<Candidate>> {
+    let of = &op.of;
+    let geometry = windows(&of.geometry).map(|windows| (windows, Element::U16))?;
+    if !of.geometry.channels.is_multiple_of(UNIT_OF_STEPS) {
+        return None;
+    }
+    let place = 2 + [of.residual, of.bias].iter().flatten().count();
+    let step = if of.geometry.filters == 1 { 0 } else { op.scale_w.layout.strides()[0] };
+    let scales = [at(&op.scale_x, place), at(&op.scale_w, place + 1), Arg::I64(step)];
+    forward(of, geometry, pairs(&of.x)?, pairs(&of.weights)?, &scales, caps)
+}
+
+/// Bytes, of neighbouring channels, as half as many elements of 16 bits; `None` where pixels begin between two.
+fn pairs(spec: &TensorSpec) -> Option<TensorSpec> {
+    let (mut dims, mut strides) = (spec.layout.dims().to_vec(), spec.layout.strides().to_vec());
+    let last = dims.len() - 1;
+    for (&extent, stride) in dims[..last].iter().zip(&mut strides) {
+        // A dimension of one element has no stride that matters.
+        *stride = if extent == 1 { 0 } else { Some(*stride).filter(|stride| stride % 2 == 0)? / 2 };
+    }
+    (dims[last], strides[last]) = (Some(dims[last]).filter(|extent| extent.is_multiple_of(2))? / 2, 1);
+    let offset = Some(spec.layout.offset()).filter(|offset| offset.is_multiple_of(2))? / 2;
+    let layout = Layout::strided(Shape::new(&dims).ok()?, &strides, offset).ok()?;
+    Some(TensorSpec::new(DType::F16, layout))
+}
+
+/// `op` with x and weights as elements of 16 bits.
+fn forward(
+    op: &Convolution,
+    (windows, element): ([Window; 2], Element),
+    x: TensorSpec,
+    weights: TensorSpec,
+    scales: &[Arg],
+    caps: &Caps,
+) -> Option<Vec<Candidate>> {
+    let geometry = Geometry { channels: *x.layout.dims().last()?, ..op.geometry };
     let mut addends = [Arg::F32(0.0), Arg::Null, Arg::I64(0), Arg::Null, Arg::U32(activation_number(op.activation)?)];
     if let Some(residual) = op.residual {
         addends[0] = Arg::F32(1.0);
@@ -107,7 +158,7 @@ fn forward(op: &Convolution, caps: &Caps) -> Option<Vec<Candidate>> {
         addends[3] = at(&bias, if op.residual.is_some() { 3 } else { 2 });
     }
     let mut found = Vec::new();
-    for reads in Reads::all(&op.x, (Slot::Input(0), &op.weights, Slot::Input(1)), [height, width], &op.geometry) {
+    for reads in Reads::all(&x, (Slot::Input(0), &weights, Slot::Input(1)), windows, &geometry) {
         let pass = Pass {
             reads: &reads.images,
             axes: reads.axes,
@@ -118,9 +169,10 @@ fn forward(op: &Convolution, caps: &Caps) -> Option<Vec<Candidate>> {
             output: &op.output,
             place: Place::Dense,
             addends: &addends,
+            scales,
             caps,
         };
-        for instance in instances(&op.x, Makes::Output) {
+        for instance in instances(&op.x, Makes::Output).filter(|instance| instance.output == op.output.dtype) {
             let Some((launch, ns)) = pass.launch(instance) else { continue };
             let mut plan = reads.plan.clone();
             plan.launches.push(launch);
@@ -176,6 +228,7 @@ fn input(op: &ConvolutionInput, caps: &Caps) -> Option<Vec<Candidate>> {
                         Place::Dense
                     },
                     addends: &addends,
+                    scales: &[],
                     caps,
                 };
                 let Some((launch, ns)) = pass.launch(instance) else { continue 'instances };
@@ -245,6 +298,8 @@ struct Pass<'a> {
     output: &'a TensorSpec,
     place: Place,
     addends: &'a [Arg; 5],
+    /// Of i8, the last arguments.
+    scales: &'a [Arg],
     caps: &'a Caps,
 }
 
@@ -262,12 +317,13 @@ impl Pass<'_> {
         let count = tiles[0].checked_mul(tiles[1]).filter(|&count| count < 1 << 31)?;
         let grid = count.min(u64::from(self.caps.multiprocessors)) as u32;
 
-        let offset_bytes = 2 * self.output.layout.offset();
+        let element_bytes = self.output.dtype.size_bytes();
+        let offset_bytes = element_bytes * self.output.layout.offset();
         let (apart, offset, strides) = match self.place {
             Place::Dense => (0, 0, [0; 3]),
-            Place::Apart { offset, strides } => (1, 2 * offset, strides),
+            Place::Apart { offset, strides } => (1, element_bytes * offset, strides),
         };
-        let by_tma = (2 * n).is_multiple_of(16);
+        let by_tma = (element_bytes * n).is_multiple_of(16);
         let map_a = self.reads.map(&self.axes, self.element, instance.shape.block_m)?;
         let map_b = self.taps.map(self.element, if of_filters { BLOCK_K } else { instance.shape.block_n });
         let map_d = if by_tma && apart == 0 { self.map_of_d(m)? } else { map_b.clone() };
@@ -280,26 +336,32 @@ impl Pass<'_> {
         args.extend([width.taps.max(1) as u32, width.dilation as u32, height.dilation as u32].map(Arg::U32));
         args.extend([blocks as u32, tap, tap_w, tap_h, u32::from(by_tma), apart].map(Arg::U32));
         args.extend(strides.map(|stride| Arg::I64(stride as i64)));
-        args.extend(self.addends.iter().cloned());
+        args.extend(self.addends.iter().chain(self.scales).cloned());
 
         let clocks = START_CLOCKS
             + count.div_ceil(u64::from(self.caps.multiprocessors)) as f64 * tile_clocks(instance, steps, self.reads);
-        let bytes =
-            2 * (self.reads.count * self.reads.extents[0] * self.reads.extents[1] * self.reads.channels + m * n);
+        let read = 2 * self.reads.count * self.reads.extents[0] * self.reads.extents[1] * self.reads.channels;
+        let bytes = read + element_bytes * m * n;
         let ns = self.caps.clocks_ns(clocks).max(self.caps.stream_ns(bytes) / MEMORY_SHARE);
         Some((Launch { kernel: find(&instance.symbol)?, grid: [grid, 1, 1], args }, ns))
     }
 
     /// The map by which blocks store D, 16 rows of 128 bytes at a time.
     fn map_of_d(&self, m: u64) -> Option<TensorMap> {
-        let n = self.columns;
+        let element = match self.output.dtype {
+            DType::F16 => Element::F16,
+            DType::BF16 => Element::BF16,
+            DType::F32 => Element::F32,
+            _ => return None,
+        };
+        let (n, bytes) = (self.columns, element.size_bytes());
         Some(TensorMap {
             slot: Slot::Output(0),
-            offset_bytes: 2 * self.output.layout.offset(),
-            element: self.element,
+            offset_bytes: bytes * self.output.layout.offset(),
+            element,
             dims: vec![n, m, 1],
-            strides_bytes: vec![2 * n, (2 * n).checked_mul(m).filter(|&bytes| bytes < 1 << 40)?],
-            box_dims: vec![BLOCK_K, 16, 1],
+            strides_bytes: vec![bytes * n, (bytes * n).checked_mul(m).filter(|&bytes| bytes < 1 << 40)?],
+            box_dims: vec![(128 / bytes) as u32, 16, 1],
             pixels: None,
             swizzle: Swizzle::B128,
             promotion: Promotion::None,
@@ -313,9 +375,17 @@ fn tile_clocks(instance: &Instance, steps: u64, pixels: &Images) -> f64 {
     let slow = pixels.slowness(instance.makes);
     let rows = if instance.makes == Makes::Weights { m + slow * n } else { slow * m + n };
     let stage = (m * n / OUTPUTS_A_CLOCK).max(rows * 128.0 / STAGE_BYTES_A_CLOCK);
-    // Two consumers that take turns hide what storing takes.
-    let stored = if instance.shape.turns { 0.0 } else { m * n * 2.0 / 32.0 };
-    steps as f64 * stage + stored
+    let stages = steps as f64 * stage;
+    // D of 32 bits, and what becomes of sums of i8 first.
+    let wider = if instance.is_scaled() && instance.output == DType::F32 { 2.0 } else { 1.0 };
+    let scaled = if instance.is_scaled() { m * n * SCALED_CLOCKS } else { 0.0 };
+    let stored = m * n * 2.0 * wider / 32.0 + scaled;
+    // Two consumers that take turns hide what storing takes, but for what is longer than a tile's stages.
+    match (instance.shape.turns, instance.is_scaled()) {
+        (true, false) => stages,
+        (true, true) => stages.max((stages + stored) / 2.0),
+        (false, _) => stages + stored,
+    }
 }
 
 /// How blocks go through tiles: rows of a band, and inverses (`divided` in `cuda/gemm_wgmma_config.cuh`) of tiles in all and in a band,

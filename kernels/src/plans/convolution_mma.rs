@@ -1,12 +1,13 @@
 //! Convolutions and both gradients by warp-level products (`cuda/convolution_mma_sync.cuh`), of 16-bit operands, one group, channels that are
-//! multiples of 8, and one to three spatial axes: on every card from sm_80 on, also beside the kernels of Hopper.
+//! multiples of 8, and one to three spatial axes: on every card from sm_80 on, also beside the kernels of Hopper. Convolutions of i8 with scales
+//! too, of multiples of 16.
 //!
 //! Each is planned as the matrix product that it is: outputs x filters, inputs x channels, or filters x channels of taps. So ends, slabs of K and
 //! estimates are those of products (`ending.rs`, `mma_sync.rs`); here are loads. The gradient of the input is one launch for each remainder of the
 //! stride, as on Hopper.
 
 use polywarp_core::ops::{
-    Convolution, ConvolutionInput, ConvolutionWeights, Geometry, Matmul, TensorSpec, pixel_pitch,
+    Convolution, ConvolutionInput, ConvolutionWeights, Geometry, Matmul, QuantizedConvolution, TensorSpec, pixel_pitch,
 };
 use polywarp_core::{DType, Layout, Op, Shape};
 
@@ -19,14 +20,20 @@ use crate::catalogue::convolution::Makes;
 use crate::catalogue::convolution_mma::{INSTANCES, Instance};
 use crate::{Arg, Candidate, Caps, Launch, Plan, Slot, find};
 
-/// Channels in a unit of 16 bytes, in which operands are read.
+/// Channels of 16-bit operands in a unit of 16 bytes, in which operands are read; of any.
 const UNIT: u64 = 8;
+fn unit(dtype: DType) -> u64 {
+    16 / dtype.size_bytes()
+}
+
 /// Taps in padding that a mask has bits for, those of all axes added up (`Pixels` in the source).
 const MOST_MASKED: u64 = 30;
 
 pub(super) fn candidates(op: &Op, caps: &Caps) -> Vec<Candidate> {
     let found = if let Some(op) = op.get::<Convolution>() {
-        forward(op, caps)
+        forward(op, None, caps)
+    } else if let Some(op) = op.get::<QuantizedConvolution>() {
+        forward(&op.of, Some([&op.scale_x, &op.scale_w]), caps)
     } else if let Some(op) = op.get::<ConvolutionInput>() {
         input(op, caps)
     } else {
@@ -38,9 +45,9 @@ pub(super) fn candidates(op: &Op, caps: &Caps) -> Vec<Candidate> {
 /// Whether the kernels compute it, but for where operands lie.
 fn serves(geometry: &Geometry, dtype: DType) -> bool {
     let Geometry { batch, channels, filters, groups, .. } = *geometry;
-    let halves = matches!(dtype, DType::F16 | DType::BF16);
+    let served = matches!(dtype, DType::F16 | DType::BF16 | DType::I8);
     let extents = [batch, channels, filters, geometry.input_pixels(), geometry.output_pixels()];
-    halves && groups == 1 && !geometry.is_pointwise() && channels.is_multiple_of(UNIT) && !extents.contains(&0)
+    served && groups == 1 && !geometry.is_pointwise() && channels.is_multiple_of(unit(dtype)) && !extents.contains(&0)
 }
 
 /// The kernels that make `makes` of `dtype` on a card, each with its tiles.
@@ -60,6 +67,7 @@ fn tilings(dtype: DType, makes: Makes, caps: &Caps) -> impl Iterator<Item = (&'s
 /// Images [count, depth, height, width, channels] that windows walk over.
 struct Images {
     address: Arg,
+    dtype: DType,
     channels: u64,
     /// Width, height, depth.
     extents: [u64; 3],
@@ -73,12 +81,13 @@ impl Images {
     fn of(spec: &TensorSpec, place: usize, channels: u64, extents: [u64; 3], count: u64) -> Option<Images> {
         let pixels = extents.iter().try_fold(count, |all, extent| all.checked_mul(*extent))?;
         let pitch = ascending(spec, pixels, channels)?;
-        let whole = [pitch, channels, spec.layout.offset()].iter().all(|elements| elements.is_multiple_of(UNIT));
-        whole.then_some(Images { address: at(spec, place), channels, extents, count, pitch: pitch / UNIT })
+        let (dtype, unit) = (spec.dtype, unit(spec.dtype));
+        let whole = [pitch, channels, spec.layout.offset()].iter().all(|elements| elements.is_multiple_of(unit));
+        whole.then_some(Images { address: at(spec, place), dtype, channels, extents, count, pitch: pitch / unit })
     }
 
     fn bytes(&self) -> u64 {
-        2 * self.channels * self.count * self.extents.iter().product::<u64>()
+        self.dtype.size_bytes() * self.channels * self.count * self.extents.iter().product::<u64>()
     }
 
     /// What kernels are told of them and of windows over them, in which taps come every `span` elements of K; `None` where numbers are too large.
@@ -128,7 +137,7 @@ fn outputs(geometry: &Geometry) -> [u64; 3] {
 fn are_dense(weights: &TensorSpec, geometry: &Geometry) -> bool {
     let taps = geometry.filters * geometry.taps();
     let dense = taps == 1 || pixel_pitch(weights) == i64::try_from(geometry.channels).ok();
-    dense && weights.layout.offset().is_multiple_of(UNIT)
+    dense && weights.layout.offset().is_multiple_of(unit(weights.dtype))
 }
 
 /// The product that `op` is: [m, k] x [k, n].
@@ -183,7 +192,8 @@ fn grid(blocks: u64) -> Option<[u32; 3]> {
     u32::try_from(blocks).ok().filter(|&blocks| blocks <= i32::MAX as u32).map(|blocks| [blocks, 1, 1])
 }
 
-fn forward(op: &Convolution, caps: &Caps) -> Option<Vec<Candidate>> {
+/// `scales`: what a step of x is worth, and of each filter.
+fn forward(op: &Convolution, scales: Option<[&TensorSpec; 2]>, caps: &Caps) -> Option<Vec<Candidate>> {
     let geometry = &op.geometry;
     let Geometry { batch, channels, filters, .. } = *geometry;
     if !serves(geometry, op.x.dtype) || !are_dense(&op.weights, geometry) {
@@ -203,9 +213,21 @@ fn forward(op: &Convolution, caps: &Caps) -> Option<Vec<Candidate>> {
         None => None,
     };
     let beta = if c.is_some() { 1.0 } else { 0.0 };
-    let product = Matmul { c, beta, bias: op.bias, activation: op.activation, ..product };
+    // One for all rows; one for each column.
+    let spread = |spec: &TensorSpec, dims: [u64; 2], strides: [i64; 2]| {
+        let layout = Layout::strided(Shape::new(&dims).ok()?, &strides, spec.layout.offset()).ok()?;
+        Some(TensorSpec::new(spec.dtype, layout))
+    };
+    let (scale_a, scale_b) = match scales {
+        Some([x, w]) => {
+            (Some(spread(x, [sizes[0], 1], [0, 0])?), Some(spread(w, [1, sizes[1]], [0, w.layout.strides()[0]])?))
+        }
+        None => (None, None),
+    };
+    let product = Matmul { c, beta, bias: op.bias, activation: op.activation, scale_a, scale_b, ..product };
     let read = 1 + u64::from(c.is_some());
-    let bytes = images.bytes() + 2 * (sizes[1] * sizes[2] + read * sizes[0] * sizes[1]);
+    let weights_bytes = op.weights.dtype.size_bytes() * sizes[1] * sizes[2];
+    let bytes = images.bytes() + weights_bytes + op.output.dtype.size_bytes() * read * sizes[0] * sizes[1];
     ranked(product, sizes, Makes::Output, bytes, caps, |to, sizes| {
         let mut args = vec![images.address.clone(), at(&op.weights, 1), to.d(), Arg::U32(u32::from(to.is_f32))];
         args.extend(sizes);

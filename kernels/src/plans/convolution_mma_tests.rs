@@ -178,3 +178,44 @@ fn numbers_of_units_fit_into_words() {
     };
     assert!(served(63) && !served(256));
 }
+
+/// Sums of i8 are exact in i32; a second launch multiplies them with the scales, and ends them.
+#[test]
+fn i8_is_summed_first_and_scaled_after() {
+    let specs = [
+        dense(DType::I8, &[2, 9, 8, 48]),
+        dense(DType::I8, &[24, 3, 2, 48]),
+        dense(DType::F32, &[1]),
+        dense(DType::F32, &[24]),
+    ];
+    let op = QuantizedConvolution::new(specs, DType::F16, &padded(1)).unwrap();
+    let of = Convolution { bias: Some(dense(DType::F16, &[24])), ..op.of };
+    let op = Op::from(QuantizedConvolution { of, ..op }.check().unwrap());
+    for caps in [Caps::a100(), Caps::rtx_4090(), Caps::h200()] {
+        let found = candidates(&op, &caps);
+        assert_eq!(found.len(), 2, "sm_{}", caps.sm);
+        for Candidate { name, plan, .. } in found {
+            let [sums, whole] = &plan.launches[..] else { panic!("{name}") };
+            assert!(
+                name.starts_with("convolution_mma_i8_") && whole.kernel.symbol.starts_with("splitk_scaled_i32_f16"),
+                "{name}"
+            );
+            // 9 x 9 outputs of two images, six taps of 48 channels, which are three units.
+            assert_eq!(words(&sums.args[4..8])[..3], [162, 24, 288]);
+            assert_eq!(words(&sums.args[32..35]), [48, 48, 3]);
+            for (place, offset_bytes) in [(2, 0), (3, 0), (4, 0)] {
+                let operand = Arg::Address { slot: Slot::Input(place), offset_bytes };
+                assert!(whole.args.contains(&operand) && !sums.args.contains(&operand), "{name}: {place}");
+            }
+        }
+    }
+    // Eight channels of i8 are half a unit.
+    let specs = [
+        dense(DType::I8, &[2, 9, 8, 8]),
+        dense(DType::I8, &[24, 3, 2, 8]),
+        dense(DType::F32, &[1]),
+        dense(DType::F32, &[24]),
+    ];
+    let op = QuantizedConvolution::new(specs, DType::F16, &padded(1)).unwrap();
+    assert_eq!(count(&op.into(), &Caps::a100()), 0);
+}

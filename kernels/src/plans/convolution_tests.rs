@@ -208,3 +208,123 @@ fn layers_of_a_network_get_the_tiles_that_were_best() {
     assert_eq!(first(&[64, 14, 14, 256], 256), "convolution_f16_192x128");
     assert_eq!(first(&[64, 7, 7, 512], 512), "convolution_f16_128x128");
 }
+
+fn quantised(
+    x: &[u64],
+    filters: u64,
+    taps: &[u64],
+    output: DType,
+    options: &ConvolutionOptions,
+) -> QuantizedConvolution {
+    let channels = x[x.len() - 1] / options.groups;
+    let specs = [
+        dense(DType::I8, x),
+        dense(DType::I8, &[&[filters], taps, &[channels]].concat()),
+        dense(DType::F32, &[1]),
+        dense(DType::F32, &[filters]),
+    ];
+    QuantizedConvolution::new(specs, output, options).unwrap()
+}
+
+#[test]
+fn i8_is_served_where_channels_are_whole_16_bytes() {
+    let found = |x: &[u64], taps: &[u64], output, options: &ConvolutionOptions| {
+        names(&quantised(x, 40, taps, output, options).into())
+    };
+    for (output, count) in [(DType::F16, 3), (DType::BF16, 3), (DType::F32, 2)] {
+        let all = found(&[2, 9, 8, 64], &[3, 3], output, &options());
+        assert!(all.len() == count && all.iter().all(|name| name.contains(output.name())), "{all:?}");
+        assert_eq!(found(&[2, 9, 64], &[3], output, &options()).len(), count);
+    }
+    // Few channels may be folded, as pairs: 16 and 32 of them, as 8 and 16 of 16 bits are.
+    for (channels, folded) in [(16, 3), (32, 3), (48, 0), (144, 0)] {
+        let all = found(&[2, 9, 8, channels], &[3, 3], DType::F16, &options());
+        assert_eq!(all.iter().filter(|name| name.ends_with("_folded")).count(), folded, "{channels}");
+        assert_eq!(all.len(), 3 + folded, "{channels}");
+    }
+    let none = |x: &[u64], taps: &[u64], options: &ConvolutionOptions| {
+        assert!(found(x, taps, DType::F16, options).is_empty(), "{x:?}");
+    };
+    none(&[2, 9, 8, 3], &[3, 3], &options());
+    none(&[2, 9, 8, 24], &[3, 3], &options());
+    none(&[2, 9, 8, 64], &[3, 3], &options().groups(2));
+    none(&[2, 4, 9, 8, 64], &[3, 3, 3], &options());
+    // A product, which has kernels of its own; with a stride it is none.
+    none(&[2, 9, 8, 64], &[1, 1], &ConvolutionOptions::default());
+    assert_eq!(found(&[2, 9, 8, 64], &[1, 1], DType::F16, &ConvolutionOptions::default().stride(2)).len(), 3);
+    let op = quantised(&[2, 9, 8, 64], 40, &[3, 3], DType::F16, &options());
+    assert!(candidates(&op.into(), &Caps::a100()).is_empty());
+}
+
+#[test]
+fn i8_is_read_as_pairs_and_ends_with_its_scales() {
+    let op = quantised(&[2, 9, 8, 144], 40, &[3, 2], DType::F32, &options());
+    let (output, filters) = (op.of.output, 40);
+    let residual = dense(DType::F32, output.layout.dims());
+    // Bias, then scales: filters share one.
+    let bias = Some(dense(DType::F32, &[filters]));
+    let of = Convolution { residual: Some(residual), bias, ..op.of };
+    let one = Layout::strided(Shape::new(&[filters]).unwrap(), &[0], 3).unwrap();
+    let op = QuantizedConvolution { of, scale_w: TensorSpec::new(DType::F32, one), ..op }.check().unwrap();
+    let found = candidates(&op.into(), &Caps::h200());
+    let launch = &found[0].plan.launches[0];
+    let (map, walk) = pixels(&launch.args[0]);
+    assert_eq!((map.element, &map.dims[..], map.strides_bytes[0]), (Element::U16, [72, 8, 9, 2].as_slice(), 144));
+    assert_eq!((map.box_dims[0], walk.lower, walk.upper), (64, [-1, -1], [0, -1]));
+    let [Arg::TensorMap(weights), Arg::TensorMap(d)] = &launch.args[1..3] else { panic!("maps") };
+    assert_eq!((&weights.dims[..], &weights.strides_bytes[..]), ([72, 6, 40].as_slice(), [144, 864].as_slice()));
+    assert_eq!(
+        (d.element, &d.box_dims[..], &d.strides_bytes[..1]),
+        (Element::F32, [32, 16, 1].as_slice(), [160].as_slice())
+    );
+    // Six taps of two blocks of 128 channels.
+    assert_eq!(launch.args[8], Arg::U32(12));
+    let address = |place, offset_bytes| Arg::Address { slot: Slot::Input(place), offset_bytes };
+    let [beta, c, _, bias, _, scales @ ..] = &launch.args[launch.args.len() - 8..] else { panic!("an end") };
+    assert_eq!((beta, c, bias), (&Arg::F32(1.0), &address(2, 0), &address(3, 0)));
+    assert_eq!(scales, [address(4, 0), address(5, 12), Arg::I64(0)]);
+}
+
+/// Pixels that begin between two pairs, or at no multiple of 16 bytes, lie where no map reads them.
+#[test]
+fn i8_of_odd_places_is_folded_or_left() {
+    let of = |pitch: u64, first: u64| {
+        let op = quantised(&[2, 9, 8, 64], 40, &[3, 3], DType::F16, &options());
+        let rows = Layout::contiguous(Shape::new(&[2 * 9 * 8, pitch]).unwrap());
+        let rows = rows.slice(1, first, first + 64, 1).unwrap().reshape(Shape::new(&[2, 9, 8, 64]).unwrap());
+        let x = TensorSpec::new(DType::I8, rows.unwrap().unwrap());
+        names(&QuantizedConvolution { of: Convolution { x, ..op.of }, ..op }.check().unwrap().into())
+    };
+    assert!(of(80, 16).len() == 3 && of(80, 16).iter().all(|name| !name.ends_with("_folded")));
+    assert!(of(66, 0).len() == 3 && of(66, 2).iter().all(|name| name.ends_with("_folded")));
+    assert!(of(80, 3).is_empty() && of(65, 0).is_empty());
+}
+
+/// Stages of as many bytes are half as many.
+#[test]
+fn i8_is_expected_to_take_less_than_f16_where_channels_fill_a_stage() {
+    let best = |found: Vec<Candidate>| found.into_iter().map(|one| one.estimate_ns).fold(f64::INFINITY, f64::min);
+    for (x, filters) in [([64, 28, 28, 128], 128), ([64, 14, 14, 256], 256), ([64, 7, 7, 512], 512)] {
+        let [halves, ..] = ops(DType::F16, &x, filters, &[3, 3], &options());
+        let steps = quantised(&x, filters, &[3, 3], DType::F16, &options()).into();
+        let [halves, steps] = [halves, steps].map(|op| best(candidates(&op, &Caps::h200())));
+        assert!(steps < 0.8 * halves && steps > 0.4 * halves, "{x:?}: {steps} of {halves}");
+    }
+}
+
+/// What the harness runs on a card is what these kernels compute.
+#[test]
+fn cases_of_i8_have_native_candidates() {
+    let family = polywarp_core::ops::REGISTRY.iter().find(|family| family.name == "quantized_convolution").unwrap();
+    let cases = (family.cases)(polywarp_core::harness::Level::Full);
+    let is_served = |op: &Op| !crate::candidates(op, &Caps::h200()).is_empty();
+    let served: Vec<u64> = cases
+        .iter()
+        .filter(|case| is_served(&case.op))
+        .map(|case| case.op.get::<QuantizedConvolution>().unwrap().of.geometry.channels)
+        .collect();
+    assert!(served.iter().all(|channels| channels.is_multiple_of(16)), "{served:?}");
+    for channels in [16, 32, 48, 64, 128, 144, 512] {
+        assert!(served.contains(&channels), "{channels} of {served:?}");
+    }
+}

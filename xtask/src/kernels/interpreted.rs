@@ -55,16 +55,19 @@ pub(super) const SAMPLE: &[&str] = &[
     "convolution_f16_128x64",
     "convolution_f16_input_128x64",
     "convolution_f16_weights_64x192",
+    "convolution_i8_f16_128x64",
     "convolution_fold",
     "convolution_mma_f16_64x64x64",
     "convolution_mma_f16_input_64x64x64",
     "convolution_mma_f16_weights_64x64x64",
+    "convolution_mma_i8_64x64x128",
     "pack_b16",
     "pack_b8",
     "reduce_parts_f32",
     "split_f16_",
     "splitk_f32_f16",
     "splitk_f32_f32",
+    "splitk_scaled_i32_f32",
 ];
 
 /// The machine code that a card of compute capability `sm` runs.

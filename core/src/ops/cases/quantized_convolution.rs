@@ -86,6 +86,14 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
     exact((&[1, 5, 4, 6, 4], &[6, 2, 2, 2, 2], ConvolutionOptions { groups: 2, ..windows(&[1], &[2, 1, 2], &[]) }));
     exact((&[1, 5, 4, 3], &[4, 1, 1, 3], plain().stride(2)));
     exact((&[1, 1, 1, 1], &[1, 1, 1, 1], plain()));
+    // Channels by whole 16 bytes, which NVIDIA's kernels read where they lie: a quarter of a stage, half of one, one and a part of the next;
+    // filters in no whole tiles.
+    exact((&[2, 9, 8, 32], &[13, 3, 3, 32], three().stride(2)));
+    exact((&[1, 11, 12, 64], &[40, 3, 2, 64], windows(&[2, 1], &[1, 2], &[[1, 2], [0, 3]])));
+    exact((&[1, 9, 10, 16], &[20, 3, 3, 16], three().dilation(2)));
+    exact((&[2, 21, 48], &[9, 5, 48], windows(&[3], &[1], &[[2, 1]])));
+    exact((&[1, 7, 6, 144], &[8, 3, 3, 144], three()));
+    exact((&[2, 6, 5, 128], &[67, 1, 1, 128], plain().stride(2)));
     // Nothing: no image, no channel, no filter.
     for (x, w) in [([0, 5, 4, 3], [2, 3, 3, 3]), ([2, 5, 4, 0], [2, 3, 3, 0]), ([2, 5, 4, 3], [0, 3, 3, 3])] {
         exact((&x, &w, three()));

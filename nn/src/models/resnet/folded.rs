@@ -44,12 +44,21 @@ impl Layer {
         Ok(Layer { filters: Filters::Floats(Box::new(filters)), bias: addend.cast(dtype)?, options })
     }
 
-    fn forward(&self, x: &Tensor, residual: Option<&Tensor>) -> Result<Tensor> {
+    /// The steps of `x` that its filters meet, where they are steps.
+    fn steps(&self, x: &Tensor) -> Result<Option<Quantized>> {
+        match &self.filters {
+            Filters::Floats(_) => Ok(None),
+            Filters::Steps(both) => x.quantize_by(DType::I8, &both.1).map(Some),
+        }
+    }
+
+    /// `steps`: those of `x`, where they are known.
+    fn forward(&self, x: &Tensor, steps: Option<&Quantized>, residual: Option<&Tensor>) -> Result<Tensor> {
         match &self.filters {
             Filters::Floats(weights) => x.conv_with(weights, residual, Some(&self.bias), &self.options),
             Filters::Steps(both) => {
                 let (weights, scale) = &**both;
-                let steps = x.quantize_by(DType::I8, scale)?;
+                let steps = steps.map_or_else(|| x.quantize_by(DType::I8, scale), |steps| Ok(steps.clone()))?;
                 steps.conv(weights, residual, Some(&self.bias), x.dtype(), &self.options)
             }
         }
@@ -92,17 +101,20 @@ impl FoldedBlock {
     }
 
     fn forward(&self, x: &Tensor, see: &mut dyn FnMut(&Tensor) -> Result<()>) -> Result<Tensor> {
+        // The first layer reads what the projection does, and has its scale: the same examples were seen there.
+        let mut steps = None;
         let around = match &self.projection {
             Some(projection) => {
                 see(x)?;
-                projection.forward(x, None)?
+                steps = projection.steps(x)?;
+                projection.forward(x, steps.as_ref(), None)?
             }
             None => x.clone(),
         };
         let mut y = x.clone();
         for (number, layer) in self.layers.iter().enumerate() {
             see(&y)?;
-            y = layer.forward(&y, (number + 1 == self.layers.len()).then_some(&around))?;
+            y = layer.forward(&y, steps.take().as_ref(), (number + 1 == self.layers.len()).then_some(&around))?;
         }
         Ok(y)
     }
@@ -188,7 +200,7 @@ impl FoldedResNet {
             let reason = format!("they must be [images, height, width, channels], not {}", images.shape());
             return invalid("images", reason);
         }
-        let mut x = self.stem.forward(images, None)?;
+        let mut x = self.stem.forward(images, None, None)?;
         if self.entry == ResNetEntry::Quarter {
             x = x.max_pool(&PoolOptions::window(3).stride(2).padding(1))?;
         }
