@@ -93,8 +93,8 @@ pub use shape::{IntoShape, KeepDims, MAX_RANK, Shape};
 pub use spec::TensorSpec;
 pub use tape::{Gradients, Tape};
 pub use tensor::{
-    FourBit, Granularity, GroupedMatmulOptions, MatmulOptions, MeshOrder, Nibbles, Norm, Quantized, Quantized4,
-    Sparse24, Tensor, TensorOrNumber, Unique,
+    FourBit, Granularity, GroupedMatmulOptions, MatmulOptions, MeshOrder, Nibbles, Norm, QuantizeScales, Quantized,
+    Quantized4, Sparse24, Tensor, TensorOrNumber, Unique,
 };
 pub use user_dir::{CACHE_VARIABLE, LIMIT_VARIABLE, UserDir, read_trusted};
 

@@ -38,7 +38,7 @@ pub use join::MeshOrder;
 pub use math::TensorOrNumber;
 pub(crate) use order::Lines;
 pub use order::Unique;
-pub use quantize::{FourBit, Granularity, Nibbles, Quantized, Quantized4};
+pub use quantize::{FourBit, Granularity, Nibbles, QuantizeScales, Quantized, Quantized4};
 pub use sparse24::Sparse24;
 pub use statistics::Norm;
 

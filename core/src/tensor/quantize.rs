@@ -2,7 +2,7 @@
 //!
 //! Symmetric: value = step * scale, scale = largest magnitude / largest step (i8: 127; f8e4m3: 448; f8e5m2: 57344), so
 //! that zero is zero and no offsets need adding up. Quantising is no op of its own: the largest magnitudes are a
-//! reduction, dividing by them is a map, and products take scales themselves ([`MatmulOptions::scale_a`]). So beside
+//! reduction, multiplying by their reciprocals is a map, and products take scales themselves ([`MatmulOptions::scale_a`]). So beside
 //! its i8 product a quantised layer costs reading the activations twice. Scales of blocks (`quantize/blocks.rs`) change
 //! along k, too, where outliers would spoil whole rows. Not here: choosing scales from many batches (give them to
 //! [`Quantized::new`]), offsets, integer activations between layers.
@@ -64,15 +64,22 @@ pub(crate) fn scale_of(dtype: DType) -> Result<Expr> {
     Ok(Expr::input(0).cast(DType::F32) / largest)
 }
 
-/// The step of a value (input 0) for its scale (input 1): rounded to nearest even, never beyond the largest; 0 where
-/// the scale is 0, NaN or infinite.
+/// What values are multiplied by that `scale` is the step of: its reciprocal; 0 for scales that are NaN, zero, below f32's normal
+/// numbers or above 2^126, whose reciprocals are none of them.
+pub(crate) fn inverse_of(scale: &Expr) -> Expr {
+    let is_normal = [(CompareFn::Ge, -126), (CompareFn::Le, 126)].map(|(f, power)| scale.compare(f, 2f64.powi(power)));
+    let [from, to] = is_normal;
+    from.select(to.select(Expr::from(1.0) / scale.clone(), 0.0), 0.0)
+}
+
+/// The step of a value (input 0) for the reciprocal of its scale (input 1): rounded to nearest even, never beyond the largest; as i8, 0
+/// of NaN. No division, and the bounds of i8 as integers: on a GPU either would take longer than memory.
 pub(crate) fn steps_of(dtype: DType) -> Result<Expr> {
     let largest = largest_step(dtype).ok_or(Error::UndefinedForDType { op: OP, dtype })?;
-    let (x, scale) = (Expr::input(0).cast(DType::F32), Expr::input(1));
-    let exact = x / scale.clone();
+    let exact = Expr::input(0).cast(DType::F32) * Expr::input(1);
     // A cast to a float rounds by itself.
-    let steps = if dtype.is_float() { exact } else { exact.round() }.clamp(-largest, largest);
-    Ok(scale.compare(CompareFn::Gt, 0.0).select(steps, 0.0).cast(dtype))
+    let rounded = if dtype.is_float() { exact } else { exact.round().cast(DType::I32) };
+    Ok(rounded.clamp(-largest, largest).cast(dtype))
 }
 
 /// The value of a step (input 0) with its scale (input 1).
@@ -80,14 +87,54 @@ pub(crate) fn value_of(dtype: DType) -> Expr {
     (Expr::input(0).cast(DType::F32) * Expr::input(1)).cast(dtype)
 }
 
+/// Scales, and the reciprocals that values are multiplied by: for [`Tensor::quantize_with`].
+#[derive(Clone, Debug)]
+pub struct QuantizeScales {
+    scales: Tensor,
+    inverses: Tensor,
+}
+
+impl QuantizeScales {
+    /// Makes `scales` (f32) ready. Values of scales that are NaN, zero, below f32's normal numbers or above 2^126 have steps 0.
+    ///
+    /// # Errors
+    /// [`Error::DTypeMismatch`] for scales that are not f32; memory errors of the device.
+    pub fn new(scales: &Tensor) -> Result<QuantizeScales> {
+        if scales.dtype() != DType::F32 {
+            return Err(Error::DTypeMismatch { op: OP, expected: DType::F32, got: scales.dtype() });
+        }
+        let inverses = Tensor::map_named(OP, &inverse_of(&Expr::input(0)), &[scales])?;
+        Ok(QuantizeScales { scales: scales.clone(), inverses })
+    }
+
+    /// The scales that `scale` gives for the largest magnitudes.
+    fn of(scale: &Expr, largest: &Tensor) -> Result<QuantizeScales> {
+        let both = Tensor::map_all(&[scale.clone(), inverse_of(scale)], &[largest])?;
+        match both.as_slice() {
+            [scales, inverses] => Ok(QuantizeScales { scales: scales.clone(), inverses: inverses.clone() }),
+            _ => QuantizeScales::new(&Tensor::map_named(OP, scale, &[largest])?),
+        }
+    }
+
+    /// The value of one step.
+    pub fn scales(&self) -> &Tensor {
+        &self.scales
+    }
+
+    /// Bytes of both.
+    pub fn size_bytes(&self) -> u64 {
+        self.scales.spec().bytes() + self.inverses.spec().bytes()
+    }
+}
+
 impl Tensor {
     /// Quantises these floats to `dtype` (i8, f8e4m3 or f8e5m2) with scales of the given granularity: scale = largest
-    /// magnitude / largest step in f32, step = value / scale to nearest even.
+    /// magnitude / largest step in f32, step = value times 1 / scale, to nearest even.
     ///
     /// The error of a finite value is at most half a scale (and 2^-12 of that) as i8. As f8e4m3 it is at most 2^-4 of
     /// the value, as f8e5m2 2^-3, or half the smallest subnormal number of that type times the scale where that is more.
     /// A row (tensor, column, block) of zeros has scale 0 and steps 0, and comes back as zeros; so does one whose scale
-    /// is below f32's normal numbers, on devices that flush those. A NaN or an infinity makes its scale NaN or infinite:
+    /// is below f32's normal numbers. A NaN or an infinity makes its scale NaN or infinite:
     /// every value that comes back, and every product with that row, is NaN, so that the fault does not go unseen.
     ///
     /// # Errors
@@ -118,22 +165,31 @@ impl Tensor {
         };
         // A reduction needs at least one axis; the largest magnitude of a single number is its own.
         let largest = if axes.is_empty() { self.abs()? } else { self.reduce(ReduceFn::AbsMax, &axes, KeepDims::Yes)? };
-        self.quantize_by(dtype, &Tensor::map_named(OP, &scale, &[&largest])?)
+        self.quantize_with(dtype, &QuantizeScales::of(&scale, &largest)?)
     }
 
     /// Quantises these floats to `dtype` with given `scales` (found on examples, for activations), f32 and broadcast to
-    /// the shape: step = value / scale to nearest even. Values beyond the largest step become that step.
+    /// the shape: step = value times 1 / scale, to nearest even. Values beyond the largest step become that step. Scales that serve
+    /// many tensors are best made ready once, for [`Tensor::quantize_with`].
     ///
     /// # Errors
     /// As [`Tensor::quantize`] and [`Quantized::new`].
     pub fn quantize_by(&self, dtype: DType, scales: &Tensor) -> Result<Quantized> {
+        self.quantize_with(dtype, &QuantizeScales::new(scales)?)
+    }
+
+    /// [`Tensor::quantize_by`] scales that are ready: one launch.
+    ///
+    /// # Errors
+    /// As [`Tensor::quantize`] and [`Quantized::new`].
+    pub fn quantize_with(&self, dtype: DType, scales: &QuantizeScales) -> Result<Quantized> {
         if !self.dtype().is_float() {
             return Err(Error::UndefinedForDType { op: OP, dtype: self.dtype() });
         }
         // Refuses scales of a larger shape, which would broadcast the values to that shape.
-        scales.broadcast_to(*self.shape())?;
-        let values = Tensor::map_named(OP, &steps_of(dtype)?, &[self, scales])?;
-        Quantized::new(values, scales.clone())
+        scales.scales.broadcast_to(*self.shape())?;
+        let values = Tensor::map_named(OP, &steps_of(dtype)?, &[self, &scales.inverses])?;
+        Quantized::new(values, scales.scales.clone())
     }
 
     /// A quantised linear layer: activation(x W^T + bias) of x [..., m, k] (f32, f16 or bf16), weights [n, k] with scales

@@ -88,6 +88,10 @@ fn serves(geometry: &Geometry, spec: &TensorSpec) -> Option<([Window; 2], Elemen
         DType::BF16 => Element::BF16,
         _ => return None,
     };
+    // One tap, stride 1 and no padding: a product.
+    if geometry.is_pointwise() {
+        return None;
+    }
     Some((windows(geometry)?, element))
 }
 
@@ -99,7 +103,7 @@ fn windows(geometry: &Geometry) -> Option<[Window; 2]> {
     let inputs = geometry.input_pixels().checked_mul(geometry.batch)?;
     let reduced = geometry.taps().checked_mul(geometry.channels.max(geometry.filters))?;
     let fits = [outputs, inputs, reduced, geometry.filters].iter().all(|extent| (1..=MOST_EXTENT).contains(extent));
-    let plain = depth == Window::NONE && geometry.groups == 1 && !geometry.is_pointwise() && !extents.contains(&0);
+    let plain = depth == Window::NONE && geometry.groups == 1 && !extents.contains(&0);
     (plain && fits).then_some([height, width])
 }
 

@@ -28,6 +28,10 @@ const ROUND_CLOCKS: f64 = 1500.0;
 const HIDDEN: f64 = 0.85;
 /// Slabs of K that are shorter than so many tiles of K spend their time on starting and ending.
 const SLAB_TILES: u64 = 6;
+/// Clocks that a multiprocessor takes for a result which an activation or C changes, sums of few terms: 1x1 convolutions of ResNet-50 on
+/// an H100, whose tiles are all ending (benches/results/h100-2026-11-28f/profile-f16-before.txt).
+const ACTIVATED_CLOCKS: f64 = 0.7;
+const ADDED_CLOCKS: f64 = 1.2;
 /// What a second launch costs beside its traffic.
 pub(super) const COMBINE_NS: f64 = 2500.0;
 /// Most slabs: each is written and read again.
@@ -192,7 +196,9 @@ impl Problem<'_> {
         };
         let mut plan = self.operands.prepared.plan.clone();
         let summed = self.ending.add(&mut plan, slabs, Scales::Unknown, product)?;
-        let product_ns = self.tiling(instance).tensor_ns(blocks * slabs, slab_tiles).max(self.stream_ns());
+        let ending_ns = if slabs == 1 { self.ending_ns(instance, blocks) } else { 0.0 };
+        let product_ns =
+            (self.tiling(instance).tensor_ns(blocks * slabs, slab_tiles) + ending_ns).max(self.stream_ns());
         let mut estimate_ns = self.operands.prepared.estimate_ns + product_ns;
         let packed = match self.packing {
             Packing::Nothing => "",
@@ -207,11 +213,21 @@ impl Problem<'_> {
         Some(Candidate { name, plan, estimate_ns })
     }
 
+    /// Time of what is done to the sums of `blocks` tiles, which nothing else hides.
+    fn ending_ns(&self, instance: &Instance, blocks: u64) -> f64 {
+        let tile = instance.shape.tile;
+        let outputs = blocks as f64 * f64::from(tile.m) * f64::from(tile.n);
+        let activated = if self.op.activation.is_some() { ACTIVATED_CLOCKS } else { 0.0 };
+        let clocks = if self.op.beta == 0.0 { activated } else { ADDED_CLOCKS.max(activated) };
+        self.caps.clocks_ns(outputs * clocks / f64::from(self.caps.multiprocessors.max(1)))
+    }
+
     /// Time of moving every operand once.
     fn stream_ns(&self) -> f64 {
         let bytes = |op: &Operand| op.batch * op.rows * op.k * op.element_bytes;
         let output = self.op.output.layout.elements() * self.op.output.dtype.size_bytes();
-        self.caps.stream_ns(bytes(&self.operands.a.operand) + bytes(&self.operands.b.operand) + output)
+        let added = if self.op.beta == 0.0 { 0 } else { output };
+        self.caps.stream_ns(bytes(&self.operands.a.operand) + bytes(&self.operands.b.operand) + output + added)
     }
 }
 

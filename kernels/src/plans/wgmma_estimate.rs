@@ -34,6 +34,9 @@ const SHARED_BYTES_PER_CLOCK: f64 = 24.0;
 /// sum, and those of gelu, which is the longest activation (counted in the machine code of 128x256 tiles to f16).
 const ISSUED_PER_CLOCK: f64 = 128.0;
 const ENDING: f64 = 15.0;
+/// The same where C is read, two columns at a time: what an H100 took for products of few terms
+/// (benches/results/h100-2026-11-28f/profile-f16-before.txt).
+const ADDING: f64 = 90.0;
 /// Those by which a sum becomes part of its row's number (a guess).
 const FOLDING: f64 = 2.0;
 const ACTIVATION: f64 = 20.0;
@@ -79,12 +82,13 @@ impl Problem<'_> {
         // Slabs end in a second launch.
         let ended = if sums_bytes > 0 { 0.0 } else { outputs * self.ending_instructions() / ISSUED_PER_CLOCK };
         let stored = stored + ended;
-        // One consumer's store hides behind the other's products, but for the last.
-        let stores = match schedule {
-            Schedule::Cooperative => rounds * stored,
-            Schedule::PingPong => stored,
-        };
-        let mut clocks = START_CLOCKS + rounds * depth * step + stores;
+        let products = depth * step;
+        // One consumer's store hides behind the other's products, or these behind it, but for the last.
+        let mut clocks = START_CLOCKS
+            + match schedule {
+                Schedule::Cooperative => rounds * (products + stored),
+                Schedule::PingPong => rounds * products.max(stored) + products.min(stored),
+            };
         if instance.shape.cluster() > 1 {
             clocks += CLUSTER_CLOCKS;
         }
@@ -111,14 +115,15 @@ impl Problem<'_> {
         let op = self.op;
         let activated = op.activation.is_some_and(|f| f != UnaryFn::Relu);
         let plain = op.alpha == 1.0 && op.beta == 0.0 && op.bias.is_none() && op.activation.is_none();
+        let added = if op.beta == 0.0 { 0.0 } else { ADDING };
         match (plain && !op.is_quantised(), activated) {
             (true, _) => 0.0,
-            (false, false) => ENDING,
-            (false, true) => ENDING + ACTIVATION,
+            (false, false) => ENDING + added,
+            (false, true) => ENDING + ACTIVATION + added,
         }
     }
 
-    /// Bytes of A, B and D, and a share of those that the larger operand is read again: not all are found in L2. Blocks of a cluster
+    /// Bytes of A, B, C and D, and a share of those that the larger operand is read again: not all are found in L2. Blocks of a cluster
     /// that share it read it once.
     fn bytes(&self, instance: &Instance) -> u64 {
         let MatmulDims { batch, m, n, k } = self.dims;
@@ -131,6 +136,7 @@ impl Problem<'_> {
         let operands = (m * k + k * n).saturating_mul(element);
         let kept = if instance.is_reduced() { m } else { m * n };
         let results = kept.saturating_mul(self.op.output.dtype.size_bytes());
+        let results = if self.op.beta == 0.0 { results } else { results.saturating_mul(2) };
         // Products of many tiles are not bound by memory.
         let read_again = larger.saturating_mul(again.min(2)) / READ_AGAIN;
         batch.saturating_mul(operands.saturating_add(results).saturating_add(read_again))

@@ -1,11 +1,11 @@
-//! Cases of quantising: scales of largest magnitudes, steps, and values again; per row, column and tensor, with scales of 0, NaN
-//! and infinity, values beyond the largest step, ties.
+//! Cases of quantising: scales of largest magnitudes and their reciprocals, steps, and values again; per row, column and tensor, with scales
+//! of 0, NaN and infinity, values beyond the largest step, ties.
 
 use super::{add, map, unique};
 use crate::case::values::{Plant, Where};
 use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Values};
 use crate::ops::Map;
-use crate::tensor::quantize::{scale_of, steps_of, value_of};
+use crate::tensor::quantize::{inverse_of, scale_of, steps_of, value_of};
 use crate::{DType, Expr, Layout, Result, Shape, TensorSpec};
 
 const FAMILY: &str = "quantize";
@@ -24,8 +24,12 @@ fn by_scale(
 
 pub(crate) fn cases(level: Level) -> Vec<Case> {
     let mut cases = Vec::new();
-    let positive = Values::Uniform(0.01, 0.1);
+    let (positive, inverse) = (Values::Uniform(0.01, 0.1), Values::Uniform(10.0, 100.0));
     let dense = LayoutKind::Dense;
+    let inverses = super::dense_map(FAMILY, &inverse_of(&Expr::input(0)), &[DType::F32], &[1031]);
+    for scales in [Values::Uniform(0.0, 100.0), Values::Special, Values::RandomBits, Values::Constant(2f64.powi(126))] {
+        add(&mut cases, FAMILY, inverses.clone(), &[scales]);
+    }
     for to in [DType::I8, DType::F8E4M3, DType::F8E5M2] {
         // What is quantised, and comes back.
         for from in [DType::F16, DType::BF16, DType::F32, DType::F64] {
@@ -34,7 +38,7 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
             add(&mut cases, FAMILY, op, &[Values::Special]);
             for scales in [[65, 1], [1, 131], [1, 1]] {
                 let steps = || by_scale(FAMILY, steps_of(to), (from, dense), [65, 131], scales);
-                add(&mut cases, FAMILY, steps(), &[Values::Uniform(-4.0, 4.0), positive]);
+                add(&mut cases, FAMILY, steps(), &[Values::Uniform(-4.0, 4.0), inverse]);
                 // Ties, and values beyond the largest step.
                 add(&mut cases, FAMILY, steps(), &[Values::Integers(-200, 200), Values::Constant(2.0)]);
                 add(&mut cases, FAMILY, steps(), &[Values::Integers(-200, 200), Values::Constant(0.5)]);
@@ -42,24 +46,24 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
                 add(&mut cases, FAMILY, back, &[Values::RandomBits, positive]);
             }
             for scale in [0.0, f64::NAN, f64::INFINITY, 1e-30] {
-                let steps = by_scale(FAMILY, steps_of(to), (from, dense), [9, 31], [9, 1]);
-                add(&mut cases, FAMILY, steps, &[Values::Uniform(-1.0, 1.0), Values::Constant(scale)]);
                 let back = by_scale("dequantize", Ok(value_of(from)), (to, dense), [9, 31], [9, 1]);
                 add(&mut cases, FAMILY, back, &[Values::RandomBits, Values::Constant(scale)]);
             }
             for values in [Values::Planted(Plant::Nan, Where::Middle), Values::Planted(Plant::Inf, Where::First)] {
-                let steps = by_scale(FAMILY, steps_of(to), (from, dense), [9, 31], [9, 1]);
-                add(&mut cases, FAMILY, steps, &[values, positive]);
+                for inverse in [inverse, Values::Constant(0.0)] {
+                    let steps = by_scale(FAMILY, steps_of(to), (from, dense), [9, 31], [9, 1]);
+                    add(&mut cases, FAMILY, steps, &[values, inverse]);
+                }
             }
         }
         for kind in level.list(&[LayoutKind::Transposed, LayoutKind::Padded], &LayoutKind::ALL) {
             let steps = by_scale(FAMILY, steps_of(to), (DType::F32, kind), [33, 67], [33, 1]);
-            add(&mut cases, FAMILY, steps, &[Values::Uniform(-4.0, 4.0), positive]);
+            add(&mut cases, FAMILY, steps, &[Values::Uniform(-4.0, 4.0), inverse]);
         }
     }
     for dims in [[0, 5], [5, 0]] {
         let steps = by_scale(FAMILY, steps_of(DType::I8), (DType::F32, dense), dims, [dims[0], 1]);
-        add(&mut cases, FAMILY, steps, &[Values::Normal, positive]);
+        add(&mut cases, FAMILY, steps, &[Values::Normal, inverse]);
     }
     unique(cases)
 }

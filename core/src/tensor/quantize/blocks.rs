@@ -2,7 +2,7 @@
 
 use crate::{DType, Error, KeepDims, ReduceFn, Result, Shape, Tensor};
 
-use super::{OP, Quantized, scale_of, steps_of, value_of};
+use super::{OP, QuantizeScales, Quantized, scale_of, steps_of, value_of};
 
 /// A tensor [..., rows, columns] as [batch, blocks down, block rows, blocks across, block columns]. Partial blocks are
 /// filled up with zeros, in a copy.
@@ -68,8 +68,8 @@ fn scales_shape(shape: &Shape, [rows, columns]: [u64; 2]) -> Result<Shape> {
 pub(super) fn quantize(x: &Tensor, dtype: DType, blocks: [u64; 2]) -> Result<Quantized> {
     let blocked = Blocked::of(x, blocks)?;
     let largest = blocked.tensor.reduce(ReduceFn::AbsMax, [2, 4], KeepDims::Yes)?;
-    let scales = Tensor::map_named(OP, &scale_of(dtype)?, &[&largest])?;
-    let steps = Tensor::map_named(OP, &steps_of(dtype)?, &[&blocked.tensor, &scales])?;
+    let QuantizeScales { scales, inverses } = QuantizeScales::of(&scale_of(dtype)?, &largest)?;
+    let steps = Tensor::map_named(OP, &steps_of(dtype)?, &[&blocked.tensor, &inverses])?;
     let scales = scales.reshape(scales_shape(x.shape(), blocks)?)?;
     Ok(Quantized { values: blocked.put_back(&steps)?, scales, blocks: Some(blocks) })
 }

@@ -8,7 +8,7 @@
 //! the network is used.
 
 use polywarp_core::ops::{ConvolutionOptions, PoolOptions};
-use polywarp_core::{DType, Expr, Granularity, MatmulOptions, Quantized, Result, Tensor};
+use polywarp_core::{DType, Expr, Granularity, MatmulOptions, QuantizeScales, Quantized, Result, Tensor};
 
 use super::{Block, Normed, ResNet, ResNetEntry};
 use crate::{Watched, invalid};
@@ -29,7 +29,7 @@ struct Layer {
 enum Filters {
     Floats(Box<Tensor>),
     /// With a scale each, and the scale of what they meet.
-    Steps(Box<(Quantized, Tensor)>),
+    Steps(Box<(Quantized, QuantizeScales)>),
 }
 
 impl Layer {
@@ -48,7 +48,7 @@ impl Layer {
     fn steps(&self, x: &Tensor) -> Result<Option<Quantized>> {
         match &self.filters {
             Filters::Floats(_) => Ok(None),
-            Filters::Steps(both) => x.quantize_by(DType::I8, &both.1).map(Some),
+            Filters::Steps(both) => x.quantize_with(DType::I8, &both.1).map(Some),
         }
     }
 
@@ -58,7 +58,7 @@ impl Layer {
             Filters::Floats(weights) => x.conv_with(weights, residual, Some(&self.bias), &self.options),
             Filters::Steps(both) => {
                 let (weights, scale) = &**both;
-                let steps = steps.map_or_else(|| x.quantize_by(DType::I8, scale), |steps| Ok(steps.clone()))?;
+                let steps = steps.map_or_else(|| x.quantize_with(DType::I8, scale), |steps| Ok(steps.clone()))?;
                 steps.conv(weights, residual, Some(&self.bias), x.dtype(), &self.options)
             }
         }
@@ -69,13 +69,13 @@ impl Layer {
         let Filters::Floats(weights) = &self.filters else { return Ok(self.clone()) };
         let weights = weights.quantize(DType::I8, Granularity::PerFilter)?;
         let scale = largest.cast(DType::F32)?.mul_scalar(1.0 / LARGEST)?;
-        Ok(Layer { filters: Filters::Steps(Box::new((weights, scale))), ..self.clone() })
+        Ok(Layer { filters: Filters::Steps(Box::new((weights, QuantizeScales::new(&scale)?))), ..self.clone() })
     }
 
     fn size_bytes(&self) -> u64 {
         let filters = match &self.filters {
             Filters::Floats(weights) => weights.spec().bytes(),
-            Filters::Steps(both) => both.0.size_bytes() + both.1.spec().bytes(),
+            Filters::Steps(both) => both.0.size_bytes() + both.1.size_bytes(),
         };
         filters + self.bias.spec().bytes()
     }
