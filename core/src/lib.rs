@@ -51,6 +51,7 @@ mod profile;
 mod recording;
 mod replace_file;
 mod retry;
+mod rounding;
 mod scalar;
 mod shape;
 mod spec;

@@ -27,6 +27,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "plan",
             "precision",
             "replace_file",
+            "rounding",
             "scalar",
             "shape",
             "spec",
