@@ -27,6 +27,7 @@ pub mod case;
 pub mod cpu;
 mod device;
 mod dtype;
+mod element;
 mod erfinv;
 mod error;
 mod expr;
@@ -68,7 +69,8 @@ pub use backend::{
 };
 pub use batches::in_batches;
 pub use device::Device;
-pub use dtype::{DType, Element};
+pub use dtype::DType;
+pub use element::Element;
 pub use error::{Error, Result};
 pub use expr::{
     BinaryFn, CompareFn, Expr, MAX_INPUTS, MAX_OPERANDS, MAX_STEPS, Program, Step, StepId, StepSet, UnaryFn,

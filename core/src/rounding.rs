@@ -1,6 +1,6 @@
-//! Numbers rounded once to a float of 16 bits, and what one of 8 bits is made of: by way of f32 they would be rounded twice.
+//! Rounding a number once to a float of 16 or 8 bits: by way of the nearest f32 it would be rounded twice.
 //!
-//! Knows no dtype. [`crate::F8E4M3`] and [`crate::Scalar::cast`] are made of it.
+//! Knows no dtype. [`crate::F8E4M3`] and [`crate::Scalar::cast`] round by it.
 
 use half::{bf16, f16};
 

@@ -16,6 +16,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         &[
             "axis",
             "dtype",
+            "element",
             "erfinv",
             "error",
             "expr",
