@@ -22,6 +22,7 @@
 mod axis;
 mod backend;
 mod batches;
+mod buffer;
 pub mod case;
 #[cfg(feature = "cpu")]
 pub mod cpu;
@@ -38,9 +39,11 @@ mod generator;
 pub mod gradient;
 pub mod graph;
 pub mod harness;
+mod info;
 mod kernel;
 mod largest;
 mod layout;
+mod ledger;
 mod live;
 pub mod operation;
 pub mod ops;
@@ -49,8 +52,10 @@ pub mod plan;
 pub mod pool;
 mod precision;
 mod profile;
+mod recorders;
 mod recording;
 mod replace_file;
+mod requests;
 mod retry;
 mod rounding;
 mod scalar;
@@ -64,10 +69,9 @@ mod user_dir;
 mod wgsl;
 
 pub use axis::{Axes, AxisList, Kept, Position, Stretch, keep};
-pub use backend::{
-    Backend, Binding, Buffer, Clock, DeviceInfo, DeviceKind, Elapsed, Limits, MemoryStats, ReadFuture, foreign_buffer,
-};
+pub use backend::{Backend, ReadFuture};
 pub use batches::in_batches;
+pub use buffer::{Binding, Buffer, foreign_buffer};
 pub use device::Device;
 pub use dtype::DType;
 pub use element::Element;
@@ -78,19 +82,21 @@ pub use expr::{
 pub use fit::{Fit, Inputs, Split};
 pub use float8::{F8E4M3, F8E5M2};
 pub use generator::{Generator, RandomKey, Replacement};
+pub use info::{Clock, DeviceInfo, DeviceKind, Elapsed, Limits, Memory, MemoryStats};
 pub use kernel::{Argument, Code, CudaCode, Kernel, Signature};
 pub use largest::{Largest, LiveTensor, LiveTensors, TagMemory};
 pub use layout::{Layout, collapse_together};
-pub use live::Memory;
 pub use operation::{Cost, Op, Operation};
 pub use ops::{
     Attended, AttentionForm, AttentionOptions, CrossEntropyOptions, Distribution, Losses, Missing, ReduceFn,
     ScaleBlocks,
 };
 pub use precision::Precision;
-pub use profile::{KernelTime, Launched, Part, Profile, Profiler, Request, Requests};
-pub use recording::{Recorded, Recorders, Recording, foreign_recording};
+pub use profile::{KernelTime, Profile};
+pub use recorders::{Recorded, Recorders, foreign_recording};
+pub use recording::Recording;
 pub use replace_file::replace_file;
+pub use requests::{Launched, Part, Profiler, Request, Requests};
 pub use scalar::Scalar;
 pub use shape::{IntoShape, KeepDims, MAX_RANK, Shape};
 pub use spec::TensorSpec;

@@ -170,7 +170,8 @@ impl Tensor {
         let shape = shape.into_shape()?;
         let ledger = device.ledger();
         let buffer = device.backend().alloc(shape.bytes(dtype)?).map_err(|error| ledger.explained(error))?;
-        let buffer = ledger.listed(buffer, shape, dtype);
+        let ticket = ledger.ticket(buffer.size_bytes(), shape, dtype);
+        let buffer = buffer.with_ticket(ticket);
         let track = OnceLock::new();
         Ok(Tensor { device: device.clone(), buffer, dtype, layout: Layout::contiguous(shape), track })
     }
