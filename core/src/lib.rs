@@ -81,7 +81,7 @@ pub use expr::{
 };
 pub use fit::{Fit, Inputs, Split};
 pub use float8::{F8E4M3, F8E5M2};
-pub use generator::{Generator, RandomKey, Replacement};
+pub use generator::{Generator, Replacement};
 pub use info::{Clock, DeviceInfo, DeviceKind, Elapsed, Limits, Memory, MemoryStats};
 pub use kernel::{Argument, Code, CudaCode, Kernel, Signature};
 pub use largest::{Largest, LiveTensor, LiveTensors, TagMemory};
@@ -103,7 +103,7 @@ pub use spec::TensorSpec;
 pub use tape::{Gradients, Tape};
 pub use tensor::{
     FourBit, Granularity, GroupedMatmulOptions, MatmulOptions, MeshOrder, Nibbles, Norm, Quantized, Quantized4,
-    Sparse24, Tensor, TensorOrNumber, Unique,
+    RandomKey, Sparse24, Tensor, TensorOrNumber, Unique,
 };
 pub use user_dir::{CACHE_VARIABLE, LIMIT_VARIABLE, UserDir, read_trusted};
 
