@@ -1,4 +1,4 @@
-//! The one door into a device: [`Backend`], and what it says of itself.
+//! The one door into a device: [`Backend`]. What a device says of itself is in `info.rs`.
 //!
 //! A backend allocates, moves bytes and executes ops; it never sees a tensor, and it never grows a method per op.
 //! Requests that reach it are already checked: shapes, dtypes, aliasing and buffer sizes are settled by [`crate::Op`]
@@ -9,166 +9,11 @@ use std::fmt;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
-use std::sync::Arc;
 
-use serde::Serialize;
-
-use crate::live::Ticket;
-use crate::oracle::Subnormals;
 use crate::tuner::Tuner;
-use crate::{DType, Error, Kernel, Launched, Op, Recorded, Requests, Result};
-
-/// What kind of processor a device is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum DeviceKind {
-    /// The host's processor, by this library's own kernels.
-    Cpu,
-    /// A GPU with its own memory.
-    Discrete,
-    /// A GPU that shares the host's memory.
-    Integrated,
-    /// A GPU lent by a hypervisor.
-    Virtual,
-    /// A GPU API implemented on the host's processor; never chosen silently.
-    Software,
-    /// The driver does not say.
-    Other,
-}
-
-/// What a device can take, in its own units.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Limits {
-    /// Largest single allocation, bytes.
-    pub max_buffer_bytes: u64,
-    /// Largest range one kernel operand can span, bytes.
-    pub max_binding_bytes: u64,
-    /// Most workgroups of a launch along x, y, z.
-    pub max_workgroups: [u32; 3],
-    /// Most invocations in one workgroup.
-    pub max_invocations_per_workgroup: u32,
-    /// Most bytes of workgroup memory.
-    pub max_workgroup_bytes: u32,
-}
-
-/// A device, as it describes itself.
-#[derive(Clone, Debug, Serialize)]
-pub struct DeviceInfo {
-    /// The name it is chosen by: `cpu`, `wgpu:0`.
-    pub id: String,
-    /// The marketing name.
-    pub name: String,
-    /// The API it is reached through: `cpu`, `vulkan`, `metal`, `dx12`, `gl`, `webgpu`.
-    pub api: String,
-    /// What kind of processor it is.
-    pub kind: DeviceKind,
-    /// Driver name and version.
-    pub driver: String,
-    /// PCI bus address, where known: the same on every route to one card.
-    pub pci_bus: Option<String>,
-    /// Total memory, bytes, where known.
-    pub memory_bytes: Option<u64>,
-    /// Hardware threads, for the CPU.
-    pub threads: Option<usize>,
-    /// What it can take.
-    pub limits: Limits,
-    /// The dtypes it computes in.
-    pub dtypes: Vec<DType>,
-    /// Optional features in use, by the API's own names.
-    pub features: Vec<String>,
-    /// What it does with subnormals.
-    #[serde(skip)]
-    pub subnormals: Subnormals,
-}
-
-/// Bytes on one device. Cheap to clone; freed (to the device's cache) with the last clone.
-#[derive(Clone)]
-pub struct Buffer {
-    size_bytes: u64,
-    inner: Arc<dyn Any + Send + Sync>,
-    /// Its place in the device's list of tensors, where there is one.
-    _ticket: Option<Arc<Ticket>>,
-}
-
-impl Buffer {
-    /// A buffer whose backend-specific part is `inner`.
-    pub fn new(size_bytes: u64, inner: Arc<dyn Any + Send + Sync>) -> Buffer {
-        Buffer { size_bytes, inner, _ticket: None }
-    }
-
-    /// The same memory, in a list until its last clone is gone.
-    pub(crate) fn with_ticket(self, ticket: Ticket) -> Buffer {
-        Buffer { _ticket: Some(Arc::new(ticket)), ..self }
-    }
-
-    /// The bytes that may be used; at least what was asked for.
-    pub fn size_bytes(&self) -> u64 {
-        self.size_bytes
-    }
-
-    /// The backend's own part; `None` when the buffer belongs to another backend.
-    pub fn downcast<T: Any + Send + Sync>(&self) -> Option<&T> {
-        self.inner.downcast_ref()
-    }
-
-    /// Whether both are the same memory.
-    pub fn same(&self, other: &Buffer) -> bool {
-        Arc::ptr_eq(&self.inner, &other.inner)
-    }
-}
-
-impl fmt::Debug for Buffer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Buffer({} bytes)", self.size_bytes)
-    }
-}
-
-/// Bytes held on a device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct MemoryStats {
-    /// Held by live buffers.
-    pub in_use_bytes: u64,
-    /// Largest value of `in_use_bytes` so far.
-    pub peak_bytes: u64,
-    /// Kept for reuse.
-    pub cached_bytes: u64,
-    /// The pool's limit, when one is set.
-    pub limit_bytes: Option<u64>,
-    /// Allocations asked of the driver so far.
-    pub driver_allocations: u64,
-}
-
-/// How long something took on the device.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Elapsed {
-    /// Nanoseconds.
-    pub ns: f64,
-    /// Which clock measured it.
-    pub clock: Clock,
-}
-
-/// Where a time was taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Clock {
-    /// Timestamps written by the device around the work itself.
-    Device,
-    /// The host's clock, submission and waiting included.
-    Host,
-}
-
-/// One buffer bound to a user's kernel: `@group(group) @binding(binding)`.
-#[derive(Clone, Debug)]
-pub struct Binding {
-    /// Bind group.
-    pub group: u32,
-    /// Binding within the group.
-    pub binding: u32,
-    /// What is bound, from `range.start` to `range.end` bytes.
-    pub buffer: Buffer,
-    /// The bytes visible to the kernel.
-    pub range: Range<u64>,
-}
+use crate::{
+    Binding, Buffer, Clock, DeviceInfo, Elapsed, Error, Kernel, Launched, MemoryStats, Op, Recorded, Requests, Result,
+};
 
 /// The bytes of a read, when they arrive.
 #[cfg(not(target_arch = "wasm32"))]
@@ -300,7 +145,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`Error::Recording`] when this thread does not record; [`Error::OutOfMemory`], [`Error::DeviceLost`].
     fn end_recording(&self) -> Result<Recorded> {
-        Err(crate::recording::not_begun(&self.info().id))
+        Err(crate::recorders::not_begun(&self.info().id))
     }
 
     /// Enqueues all work of `recorded`, in its order, on its own buffers, after all earlier work; other threads' work
@@ -311,7 +156,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// [`Error::DeviceLost`].
     fn replay(&self, recorded: &Recorded) -> Result<()> {
         let _ = recorded;
-        Err(crate::recording::foreign_recording(&self.info().id))
+        Err(crate::recorders::foreign_recording(&self.info().id))
     }
 
     /// Hands gathered work to the device without waiting.
@@ -348,9 +193,4 @@ pub trait Backend: Send + Sync + fmt::Debug {
 
     /// For what only one backend has: downcast to the concrete type.
     fn as_any(&self) -> &dyn Any;
-}
-
-/// The error of a backend given a buffer that another backend made.
-pub fn foreign_buffer(device: &str) -> Error {
-    Error::DeviceMismatch { op: "execute", lhs: device.to_owned(), rhs: "another backend's buffer".to_owned() }
 }

@@ -5,10 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::faults::Faults;
-use crate::live::Ledger;
+use crate::ledger::Ledger;
 use crate::operation::Operand;
 use crate::tuner::Tuner;
-use crate::{Backend, Buffer, DType, DeviceInfo, Error, Fit, Inputs, Memory, Op, Part, Recording, Requests, Result};
+use crate::{Backend, Buffer, DType, DeviceInfo, Error, Memory, Op, Part, Requests, Result};
 
 /// A handle to a device. Clones refer to the same device; work from all of them is ordered.
 #[derive(Clone)]
@@ -131,40 +131,6 @@ impl Device {
             requests.end(start, Part::current(), op.name());
         }
         Ok(())
-    }
-
-    /// Whether `op` fits as things stand, before anything is allocated: peak bytes, largest binding, and the splitting
-    /// needed. Memory that is only cached counts as free.
-    ///
-    /// ```
-    /// use polywarp_core::ops::Matmul;
-    /// use polywarp_core::{DType, Device, Inputs, Layout, Shape, TensorSpec};
-    ///
-    /// let device = Device::cpu();
-    /// let square = TensorSpec::new(DType::F32, Layout::contiguous(Shape::new(&[512, 512])?));
-    /// let product = Matmul::product(square, square, square).check()?.into();
-    /// let fit = device.fits(&product, Inputs::Missing)?;
-    /// assert!(fit.whole() && fit.peak_bytes >= 3 * 4 * 512 * 512, "{fit:?}");
-    /// # Ok::<(), polywarp_core::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`], [`Error::UnsupportedDType`] when the device does not compute it at any size.
-    pub fn fits(&self, op: &Op, inputs: Inputs) -> Result<Fit> {
-        Fit::of(self, op, inputs)
-    }
-
-    /// Records what `work` asks of this device, to be run again and again at a small part of the host's cost.
-    ///
-    /// Nothing runs yet: `work`'s tensors have no content before the first [`Recording::replay`], which hands them out.
-    /// See [`Recording`] for an example, how to change inputs, and what cannot be recorded.
-    ///
-    /// # Errors
-    /// What `work` returns: nothing was run then, and the device is as it was. [`Error::Recording`] inside of `work` for
-    /// what cannot be recorded, and here when this thread records on this device already; [`Error::Unsupported`] where
-    /// a backend cannot record; [`Error::OutOfMemory`], [`Error::DeviceLost`].
-    pub fn record<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<Recording<T>> {
-        Recording::record(self, work)
     }
 
     /// What chooses between several kernels for one op: its mode, its answers, what it found wrong. `None` on devices

@@ -72,7 +72,7 @@ struct Need {
 }
 
 impl Fit {
-    pub(crate) fn of(device: &Device, op: &Op, inputs: Inputs) -> Result<Fit> {
+    fn of(device: &Device, op: &Op, inputs: Inputs) -> Result<Fit> {
         let memory = device.memory();
         let total = memory.limit_bytes.or(device.info().memory_bytes);
         let free = total.map(|total| total.saturating_sub(memory.in_use_bytes));
@@ -90,6 +90,29 @@ impl Fit {
             free_bytes: free,
             split,
         })
+    }
+}
+
+impl Device {
+    /// Whether `op` fits as things stand, before anything is allocated: peak bytes, largest binding, and the splitting
+    /// needed. Memory that is only cached counts as free.
+    ///
+    /// ```
+    /// use polywarp_core::ops::Matmul;
+    /// use polywarp_core::{DType, Device, Inputs, Layout, Shape, TensorSpec};
+    ///
+    /// let device = Device::cpu();
+    /// let square = TensorSpec::new(DType::F32, Layout::contiguous(Shape::new(&[512, 512])?));
+    /// let product = Matmul::product(square, square, square).check()?.into();
+    /// let fit = device.fits(&product, Inputs::Missing)?;
+    /// assert!(fit.whole() && fit.peak_bytes >= 3 * 4 * 512 * 512, "{fit:?}");
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`], [`Error::UnsupportedDType`] when the device does not compute it at any size.
+    pub fn fits(&self, op: &Op, inputs: Inputs) -> Result<Fit> {
+        Fit::of(self, op, inputs)
     }
 }
 

@@ -18,7 +18,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use crate::scalar::round_to_odd;
+use crate::rounding::round_to_odd;
 
 /// `x` as a float of 8 bits with `M` bits of significand and an exponent of bias `BIAS`, the largest number's code being
 /// `LARGEST`.

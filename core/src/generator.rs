@@ -12,7 +12,7 @@ mod distributions;
 
 pub use distributions::Replacement;
 
-use crate::{BinaryFn, CompareFn, Device, Error, Expr, Result, Tensor};
+use crate::{BinaryFn, CompareFn, Device, Error, Expr, RandomKey, Result, Tensor};
 
 /// A sequence of keys for random numbers. Clones share its state.
 ///
@@ -40,13 +40,6 @@ pub struct Generator {
     /// The low words of seed and stream, u32[2].
     low: Tensor,
     /// Their high words.
-    high: Tensor,
-}
-
-/// Seed and stream of random numbers, on the device. A key is never overwritten: whoever holds one can make its numbers again.
-#[derive(Clone, Debug)]
-pub struct RandomKey {
-    low: Tensor,
     high: Tensor,
 }
 
@@ -150,22 +143,6 @@ impl Generator {
     }
 }
 
-impl RandomKey {
-    /// The low words of seed and stream, and their high words, u32 `[2]` each: for operations that read a key as it lies.
-    pub fn tensors(&self) -> [&Tensor; 2] {
-        [&self.low, &self.high]
-    }
-
-    /// Seed low, seed high, stream low, stream high, of rank 0: inputs of a program for [`Expr::random`] and [`Expr::uniform`].
-    ///
-    /// # Errors
-    /// None that a key of [`Generator::key`] could have.
-    pub fn words(&self) -> Result<[Tensor; 4]> {
-        let word = |of: &Tensor, at: u64| of.slice(0, at..at + 1)?.squeeze(0);
-        Ok([word(&self.low, 0)?, word(&self.high, 0)?, word(&self.low, 1)?, word(&self.high, 1)?])
-    }
-}
-
 impl Tensor {
     /// Each element times 1 / (1 - p) with probability 1 - p, else 0, NaN and infinities too (Srivastava et al., JMLR 15, 2014). `p` =
     /// 0 is the tensor itself and draws no key, 1 gives zeros. The element at row-major position i is kept where the uniform number
@@ -222,21 +199,13 @@ impl Tensor {
         let [seed_low, seed_high, stream_low, stream_high] = &generator.key()?.words()?;
         let inputs = [self, seed_low, seed_high, stream_low, stream_high];
         match residual {
-            None => Tensor::map_named(op, &dropped(p), &inputs),
+            None => Tensor::map_named(op, &Expr::dropped(p), &inputs),
             Some(residual) => {
                 let inputs: Vec<&Tensor> = inputs.into_iter().chain([residual]).collect();
-                Tensor::map_named(op, &(dropped(p) + Expr::input(5)), &inputs)
+                Tensor::map_named(op, &(Expr::dropped(p) + Expr::input(5)), &inputs)
             }
         }
     }
-}
-
-/// Input 0, dropped out by the key of inputs 1 to 4.
-pub(crate) fn dropped(p: f64) -> Expr {
-    // Nothing is kept for p = 1, whose scale would make the gradient 0 times infinity.
-    let scale = if p < 1.0 { 1.0 / (1.0 - p) } else { 0.0 };
-    let kept = Expr::uniform([1, 2, 3, 4].map(Expr::input)).compare(CompareFn::Ge, p);
-    kept.select(Expr::input(0) * scale, 0.0)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What is said of tensors that are alive on a device: by tag, and the largest where memory was short. `live.rs` keeps the list.
+//! What is said of tensors that are alive on a device: by tag, and the largest where memory was short. `ledger.rs` keeps the list.
 
 use std::fmt;
 

@@ -22,11 +22,13 @@
 mod axis;
 mod backend;
 mod batches;
+mod buffer;
 pub mod case;
 #[cfg(feature = "cpu")]
 pub mod cpu;
 mod device;
 mod dtype;
+mod element;
 mod erfinv;
 mod error;
 mod expr;
@@ -37,9 +39,11 @@ mod generator;
 pub mod gradient;
 pub mod graph;
 pub mod harness;
+mod info;
 mod kernel;
 mod largest;
 mod layout;
+mod ledger;
 mod live;
 pub mod operation;
 pub mod ops;
@@ -48,9 +52,12 @@ pub mod plan;
 pub mod pool;
 mod precision;
 mod profile;
+mod recorders;
 mod recording;
 mod replace_file;
+mod requests;
 mod retry;
+mod rounding;
 mod scalar;
 mod shape;
 mod spec;
@@ -62,39 +69,41 @@ mod user_dir;
 mod wgsl;
 
 pub use axis::{Axes, AxisList, Kept, Position, Stretch, keep};
-pub use backend::{
-    Backend, Binding, Buffer, Clock, DeviceInfo, DeviceKind, Elapsed, Limits, MemoryStats, ReadFuture, foreign_buffer,
-};
+pub use backend::{Backend, ReadFuture};
 pub use batches::in_batches;
+pub use buffer::{Binding, Buffer, foreign_buffer};
 pub use device::Device;
-pub use dtype::{DType, Element};
+pub use dtype::DType;
+pub use element::Element;
 pub use error::{Error, Result};
 pub use expr::{
     BinaryFn, CompareFn, Expr, MAX_INPUTS, MAX_OPERANDS, MAX_STEPS, Program, Step, StepId, StepSet, UnaryFn,
 };
 pub use fit::{Fit, Inputs, Split};
 pub use float8::{F8E4M3, F8E5M2};
-pub use generator::{Generator, RandomKey, Replacement};
+pub use generator::{Generator, Replacement};
+pub use info::{Clock, DeviceInfo, DeviceKind, Elapsed, Limits, Memory, MemoryStats};
 pub use kernel::{Argument, Code, CudaCode, Kernel, Signature};
 pub use largest::{Largest, LiveTensor, LiveTensors, TagMemory};
 pub use layout::{Layout, collapse_together};
-pub use live::Memory;
 pub use operation::{Cost, Op, Operation};
 pub use ops::{
     Attended, AttentionForm, AttentionOptions, CrossEntropyOptions, Distribution, Losses, Missing, ReduceFn,
     ScaleBlocks,
 };
 pub use precision::Precision;
-pub use profile::{KernelTime, Launched, Part, Profile, Profiler, Request, Requests};
-pub use recording::{Recorded, Recorders, Recording, foreign_recording};
+pub use profile::{KernelTime, Profile};
+pub use recorders::{Recorded, Recorders, foreign_recording};
+pub use recording::Recording;
 pub use replace_file::replace_file;
+pub use requests::{Launched, Part, Profiler, Request, Requests};
 pub use scalar::Scalar;
 pub use shape::{IntoShape, KeepDims, MAX_RANK, Shape};
 pub use spec::TensorSpec;
 pub use tape::{Gradients, Tape};
 pub use tensor::{
     FourBit, Granularity, GroupedMatmulOptions, MatmulOptions, MeshOrder, Nibbles, Norm, QuantizeScales, Quantized,
-    Quantized4, Sparse24, Tensor, TensorOrNumber, Unique,
+    Quantized4, RandomKey, Sparse24, Tensor, TensorOrNumber, Unique,
 };
 pub use user_dir::{CACHE_VARIABLE, LIMIT_VARIABLE, UserDir, read_trusted};
 

@@ -2,208 +2,16 @@
 //!
 //! A device keeps its book from the first [`Device::tagged`] or [`Device::list_tensors`] on; until then an allocation looks at one flag. A tensor's
 //! memory is listed with the shape and dtype that it was made with, and leaves the list with the last tensor that views it. What is not a tensor is
-//! not listed: the scratch of operations, and memory kept for reuse, which [`Device::memory`] counts.
+//! not listed: the scratch of operations, and memory kept for reuse, which [`Device::memory`] counts. `ledger.rs` keeps the
+//! list.
 
-use crate::largest::{LISTED, write_tags};
-use crate::{Buffer, DType, Device, Error, Largest, LiveTensor, LiveTensors, MemoryStats, Shape, TagMemory};
-use serde::Serialize;
-use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
-use std::fmt;
-use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// The tag of tensors made outside of [`Device::tagged`].
-const UNTAGGED: &str = "untagged";
-
-/// Memory of a device; see [`Device::memory`]. Fields of [`MemoryStats`] can be read from it directly, and its text is a table.
-///
-/// The tags count tensors, and `stats` counts buffers: also the scratch of operations, and tensors that no list has.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Memory {
-    /// Bytes held, the most so far, kept for reuse, allowed.
-    #[serde(flatten)]
-    pub stats: MemoryStats,
-    /// Bytes of tensors by tag, the largest first; empty where the device keeps no list ([`Device::tagged`]).
-    pub tags: Vec<TagMemory>,
-}
-
-impl Deref for Memory {
-    type Target = MemoryStats;
-
-    fn deref(&self) -> &MemoryStats {
-        &self.stats
-    }
-}
-
-impl fmt::Display for Memory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let MemoryStats { in_use_bytes, peak_bytes, cached_bytes, limit_bytes, .. } = self.stats;
-        write!(f, "{in_use_bytes} bytes in use, {peak_bytes} at most so far, {cached_bytes} kept for reuse, ")?;
-        match limit_bytes {
-            Some(limit) => write!(f, "{limit} allowed")?,
-            None => write!(f, "no limit")?,
-        }
-        if self.tags.is_empty() {
-            return Ok(());
-        }
-        writeln!(f)?;
-        write_tags(f, &self.tags)
-    }
-}
-
-/// A device's list.
-#[derive(Default)]
-pub(crate) struct Ledger {
-    is_kept: AtomicBool,
-    book: Arc<Mutex<Book>>,
-}
-
-#[derive(Default)]
-struct Book {
-    next: u64,
-    entries: HashMap<u64, Entry>,
-    tags: BTreeMap<Arc<str>, Sums>,
-}
-
-impl Book {
-    fn tags(&self) -> Vec<TagMemory> {
-        let sums = self.tags.iter().map(|(tag, &Sums { in_use_bytes, peak_bytes, tensors })| TagMemory {
-            tag: tag.to_string(),
-            in_use_bytes,
-            peak_bytes,
-            tensors,
-        });
-        let mut tags: Vec<TagMemory> = sums.collect();
-        tags.sort_by_key(|tag| std::cmp::Reverse(tag.in_use_bytes));
-        tags
-    }
-}
-
-struct Entry {
-    shape: Shape,
-    dtype: DType,
-    tag: Arc<str>,
-    bytes: u64,
-}
-
-#[derive(Default)]
-struct Sums {
-    in_use_bytes: u64,
-    peak_bytes: u64,
-    tensors: u64,
-}
-
-/// A place in a list, held by the buffer that it is about; its end takes it out.
-pub(crate) struct Ticket {
-    book: Arc<Mutex<Book>>,
-    number: u64,
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        let mut book = lock(&self.book);
-        if let Some(Entry { tag, bytes, .. }) = book.entries.remove(&self.number)
-            && let Some(sums) = book.tags.get_mut(&tag)
-        {
-            sums.in_use_bytes -= bytes;
-            sums.tensors -= 1;
-        }
-    }
-}
-
-fn lock(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
-    // Nothing in here panics between two changes that belong together.
-    book.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A scope: whose list it is about, and its tag.
-type Tagged = (Arc<Mutex<Book>>, Arc<str>);
-
-thread_local! {
-    /// The scopes that this thread is in, and whose list each one is about.
-    static SCOPES: RefCell<Vec<Tagged>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Leaves the innermost scope, also when a panic does.
-struct Scope;
-
-impl Drop for Scope {
-    fn drop(&mut self) {
-        SCOPES.with_borrow_mut(|scopes| scopes.pop());
-    }
-}
-
-impl Ledger {
-    /// `buffer`, newly made for a tensor, with its place in the list where one is kept.
-    pub(crate) fn listed(&self, buffer: Buffer, shape: Shape, dtype: DType) -> Buffer {
-        if !self.is_kept.load(Ordering::Relaxed) {
-            return buffer;
-        }
-        let tag = SCOPES.with_borrow(|scopes| {
-            let innermost = scopes.iter().rev().find(|(book, _)| Arc::ptr_eq(book, &self.book));
-            innermost.map_or_else(|| UNTAGGED.into(), |(_, tag)| Arc::clone(tag))
-        });
-        let bytes = buffer.size_bytes();
-        let number = {
-            let mut book = lock(&self.book);
-            let number = book.next;
-            book.next += 1;
-            let sums = book.tags.entry(Arc::clone(&tag)).or_default();
-            sums.in_use_bytes += bytes;
-            sums.peak_bytes = sums.peak_bytes.max(sums.in_use_bytes);
-            sums.tensors += 1;
-            book.entries.insert(number, Entry { shape, dtype, tag, bytes });
-            number
-        };
-        buffer.with_ticket(Ticket { book: Arc::clone(&self.book), number })
-    }
-
-    /// `error` with the largest tensors, where it says that memory is short and a list is kept.
-    pub(crate) fn explained(&self, error: Error) -> Error {
-        match error {
-            Error::OutOfMemory { device, requested, in_use, cached, limit, largest } if largest.0.is_empty() => {
-                let mut tensors = self.report().tensors;
-                tensors.truncate(LISTED);
-                Error::OutOfMemory { device, requested, in_use, cached, limit, largest: Largest(tensors) }
-            }
-            error => error,
-        }
-    }
-
-    fn keep(&self) {
-        self.is_kept.store(true, Ordering::Relaxed);
-    }
-
-    /// Bytes by tag, the largest first.
-    pub(crate) fn tags(&self) -> Vec<TagMemory> {
-        lock(&self.book).tags()
-    }
-
-    fn report(&self) -> LiveTensors {
-        let book = lock(&self.book);
-        let mut tensors: Vec<(u64, LiveTensor)> = book
-            .entries
-            .iter()
-            .map(|(&number, Entry { shape, dtype, tag, bytes })| {
-                let (shape, tag) = (shape.dims().to_vec(), tag.to_string());
-                (number, LiveTensor { shape, dtype: *dtype, tag, bytes: *bytes })
-            })
-            .collect();
-        let tags = book.tags();
-        drop(book);
-        // Of equal ones the oldest first.
-        tensors.sort_by_key(|(number, tensor)| (std::cmp::Reverse(tensor.bytes), *number));
-        LiveTensors { tags, tensors: tensors.into_iter().map(|(_, tensor)| tensor).collect() }
-    }
-}
+use crate::{Device, LiveTensors};
 
 impl Device {
     /// Does `work`, whose tensors on this device are listed under `tag`; of nested scopes the innermost counts. It is this thread's work: threads that
     /// `work` starts have tags of their own.
     ///
-    /// From here on the device lists its tensors ([`Device::live_tensors`]), and [`Error::OutOfMemory`] names the largest.
+    /// From here on the device lists its tensors ([`Device::live_tensors`]), and [`Error::OutOfMemory`](crate::Error::OutOfMemory) names the largest.
     ///
     /// ```
     /// use polywarp_core::{DType, Device, Tensor};
@@ -218,11 +26,7 @@ impl Device {
     /// # Ok::<(), polywarp_core::Error>(())
     /// ```
     pub fn tagged<T>(&self, tag: &str, work: impl FnOnce() -> T) -> T {
-        let ledger = self.ledger();
-        ledger.keep();
-        SCOPES.with_borrow_mut(|scopes| scopes.push((Arc::clone(&ledger.book), tag.into())));
-        let _scope = Scope;
-        work()
+        self.ledger().tagged(tag, work)
     }
 
     /// From here on the device lists its tensors, those outside of [`Device::tagged`] as `untagged`.
@@ -240,7 +44,8 @@ impl Device {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{LiveTensor, LiveTensors, Result, Tensor};
+    use crate::ledger::UNTAGGED;
+    use crate::{DType, Error, LiveTensor, Result, Tensor};
 
     fn floats(device: &Device, count: u64) -> Result<Tensor> {
         Tensor::zeros(device, DType::F32, [count])

@@ -1,9 +1,9 @@
-//! What a tuned answer is known by ([`Key`]), and what an operation says so that its kernels can be chosen ([`Tuned`]).
+//! The words in which an operation says how its kernels are chosen ([`Tuned`](crate::tuner::Tuned)): the [`Key`] that answers are stored under, and
+//! what of a result is compared.
 
 use std::fmt;
 
-use crate::oracle::{Expected, HostTensor};
-use crate::{Op, Result};
+use crate::oracle::Expected;
 
 /// An operation, reduced to what decides which of its kernels is best, as text: the same on every machine, what answers are
 /// stored under.
@@ -15,37 +15,12 @@ impl Key {
     pub fn new(text: impl Into<String>) -> Key {
         Key(text.into())
     }
-
-    /// The key of `op`; `None` for operations of which nothing is to be chosen.
-    pub fn of(op: &Op) -> Option<Key> {
-        op.tuned().map(|tuned| tuned.key())
-    }
 }
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
-}
-
-/// What an operation whose kernels are chosen says of itself, in its own file.
-pub trait Tuned {
-    /// What decides which kernel is best. Operations that differ in what they promise never share one. (Every kernel gives the
-    /// same bits on every run; should an op come to ask for less, that belongs into the key as well.)
-    fn key(&self) -> Key;
-
-    /// What a check of a kernel covers: the key without sizes, and with what changes the code but not which kernel is best.
-    fn class(&self) -> String;
-
-    /// The operation made small: of its class, so that kernels take the same paths, with its inner dimension `longer` times
-    /// doubled for candidates that only serve long ones. `None` where that is not smaller than the operation itself.
-    fn small(&self, effort: Effort, longer: u32) -> Option<Op>;
-
-    /// For each output of a small operation, which of its elements are compared and what they must be, for operands that held `before`.
-    ///
-    /// # Errors
-    /// Never for what [`Tuned::small`] makes.
-    fn judged(&self, before: &[HostTensor]) -> Result<Vec<Judged>>;
 }
 
 /// How large the products are that kernels are checked with.

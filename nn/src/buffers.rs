@@ -7,7 +7,6 @@ use std::collections::HashMap;
 
 use polywarp_core::{DType, Device, Error, Result, Shape, Tensor};
 
-use crate::parameters::fits;
 use crate::{Init, invalid};
 
 /// A buffer as it is registered.
@@ -77,4 +76,15 @@ impl Buffers {
             Err(_) => invalid("buffer", format!("`{name}` counts further than i32 does")),
         }
     }
+}
+
+/// Whether `value` can stand where `place` is.
+pub(crate) fn fits(place: &Tensor, value: &Tensor) -> Result<()> {
+    if value.shape() != place.shape() {
+        return Err(Error::shape_mismatch("set", place.shape(), value.shape(), None));
+    }
+    if value.dtype() != place.dtype() {
+        return Err(Error::DTypeMismatch { op: "set", expected: place.dtype(), got: value.dtype() });
+    }
+    Ok(())
 }

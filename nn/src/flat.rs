@@ -11,7 +11,16 @@ use std::sync::Arc;
 
 use polywarp_core::{DType, Device, Error, Result, Shape, Tensor};
 
-use crate::{Decay, Init, invalid};
+use crate::{Init, invalid};
+
+/// Whether weight decay applies to a parameter. By convention it does to matrices, not to biases and normalisation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Decay {
+    /// The optimiser's weight decay applies.
+    Yes,
+    /// It does not.
+    No,
+}
 
 /// How a parameter lies in its bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

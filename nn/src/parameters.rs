@@ -9,18 +9,9 @@ use std::sync::Arc;
 
 use polywarp_core::{DType, Device, Error, Expr, Gradients, IntoShape, Result, Shape, Tape, Tensor};
 
-use crate::buffers::{self, Buffers};
+use crate::buffers::{self, Buffers, fits};
 use crate::flat::{ALIGNMENT, Entry, Order, Places};
-use crate::{Flat, Init, Policy, Watched, constant, invalid};
-
-/// Whether weight decay applies to a parameter. By convention it does to matrices, not to biases and normalisation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Decay {
-    /// The optimiser's weight decay applies.
-    Yes,
-    /// It does not.
-    No,
-}
+use crate::{Decay, Flat, Init, Policy, Watched, constant, invalid};
 
 /// Registers parameters, before there is a device.
 #[derive(Clone, Debug)]
@@ -398,17 +389,6 @@ impl Parameters {
 
 fn zero(tensor: &Tensor) -> Result<()> {
     Tensor::update(&[constant(0.0)], &[], &[tensor]).map(drop)
-}
-
-/// Whether `value` can stand where `place` is.
-pub(crate) fn fits(place: &Tensor, value: &Tensor) -> Result<()> {
-    if value.shape() != place.shape() {
-        return Err(Error::shape_mismatch("set", place.shape(), value.shape(), None));
-    }
-    if value.dtype() != place.dtype() {
-        return Err(Error::DTypeMismatch { op: "set", expected: place.dtype(), got: value.dtype() });
-    }
-    Ok(())
 }
 
 fn put(place: &Tensor, value: &Tensor) -> Result<()> {

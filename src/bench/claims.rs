@@ -9,7 +9,7 @@ use std::fmt::Write;
 use polywarp_core::{DeviceInfo, DeviceKind};
 use serde::Serialize;
 
-use super::terminal::significant;
+use super::figures::significant;
 use super::{NetworkRow, Table};
 
 /// Images of ImageNet's training set, that is of one epoch.

@@ -13,7 +13,7 @@ use polywarp_core::tuner::{Answer, Key, Mode, Tuner};
 use polywarp_core::{DType, Device, Op, Precision, Result};
 use serde::Serialize;
 
-use super::terminal::duration;
+use super::figures::duration;
 use super::{Lie, Options, Prepared, Progress, Skipped, Table, product, too_slow, unfit};
 
 /// The suite's name.

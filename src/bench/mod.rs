@@ -8,6 +8,7 @@
 
 mod claims;
 mod data;
+mod figures;
 mod first_use;
 mod html;
 mod machine;

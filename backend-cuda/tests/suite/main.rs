@@ -8,6 +8,7 @@
 mod common;
 
 mod accuracy;
+mod candidates;
 #[cfg(unix)]
 mod disk_cache;
 mod foreign;

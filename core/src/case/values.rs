@@ -4,7 +4,7 @@
 //! (SplitMix64, Steele, Lea and Flood, OOPSLA'14), so element i does not depend on the others. It does not know layouts:
 //! `harness::run` scatters the row-major elements into storage.
 
-use crate::scalar::{bf16_from_f64, f16_from_f64, round_to_odd};
+use crate::rounding::{bf16_from_f64, f16_from_f64, round_to_odd};
 use crate::{DType, F8E4M3, F8E5M2, Scalar};
 
 /// How the elements of one input are made.

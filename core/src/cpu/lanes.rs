@@ -9,7 +9,7 @@ use crate::cpu::philox::{self, Stream, philox4x32_10};
 use crate::cpu::reduce::{Number, Widen};
 use crate::cpu::simd;
 use crate::cpu::vmath;
-use crate::scalar::{bf16_from_f64, bf16_from_i64, bf16_from_u64, f16_from_f64};
+use crate::rounding::{bf16_from_f64, bf16_from_i64, bf16_from_u64, f16_from_f64};
 use crate::{BinaryFn, CompareFn, DType, F8E4M3, F8E5M2, Scalar, UnaryFn};
 
 /// Values per block: a handful of f32 blocks stay in a 32 KiB L1.

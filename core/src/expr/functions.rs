@@ -1,4 +1,5 @@
-//! Functions made of other steps: tests of what kind a number is, rounding towards zero, activations, and exponentials and logarithms near zero.
+//! Functions made of other steps: tests of what kind a number is, rounding towards zero, activations, dropout, and exponentials and logarithms near
+//! zero.
 //!
 //! None is a step of its own, so a device has one kernel for the whole expression, and gradients follow from the steps'. Errors are those of the
 //! steps, each rounded to the dtype; where a plain formula would lose its digits, another is taken, which its function names.
@@ -7,6 +8,14 @@ use super::Expr;
 use crate::{BinaryFn, CompareFn, Scalar};
 
 impl Expr {
+    /// Input 0, dropped out by the key of inputs 1 to 4.
+    pub(crate) fn dropped(p: f64) -> Expr {
+        // Nothing is kept for p = 1, whose scale would make the gradient 0 times infinity.
+        let scale = if p < 1.0 { 1.0 / (1.0 - p) } else { 0.0 };
+        let kept = Expr::uniform([1, 2, 3, 4].map(Expr::input)).compare(CompareFn::Ge, p);
+        kept.select(Expr::input(0) * scale, 0.0)
+    }
+
     fn is(&self, f: CompareFn, other: impl Into<Expr>) -> Expr {
         self.compare(f, other)
     }

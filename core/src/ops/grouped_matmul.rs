@@ -20,7 +20,7 @@ use super::matmul::{describe_end, without_last_k};
 use super::prelude::*;
 use super::sample::thin;
 use crate::Precision;
-use crate::tuned::Tuned;
+use crate::operation::Tuned;
 
 /// A grouped matrix product with its epilogue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

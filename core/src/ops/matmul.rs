@@ -39,7 +39,7 @@ use std::hash::{Hash, Hasher};
 use super::prelude::*;
 use super::sample::{every, thin};
 use crate::Precision;
-use crate::tuned::Tuned;
+use crate::operation::Tuned;
 
 pub use blocks::ScaleBlocks;
 pub(crate) use extents::Extents;

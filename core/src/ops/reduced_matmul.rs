@@ -18,8 +18,8 @@ use super::matmul::{describe_epilogue, without_last_k};
 use super::prelude::*;
 use super::sample::every;
 use super::{Matmul, Reduce, Role};
+use crate::operation::Tuned;
 use crate::oracle::Approx;
-use crate::tuned::Tuned;
 
 /// Results of a part start on 16 bytes, whatever their dtype and how they are batched, when there are so many before it.
 const PART_STEP: u64 = 16;

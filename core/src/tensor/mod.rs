@@ -11,7 +11,7 @@
 //! | indexing; positions outside | `along.rs`; `outside.rs` |
 //! | elementwise arithmetic; operators | `math.rs`, `functions.rs`; `operators.rs` |
 //! | programs of several results, updates in place | `update.rs` |
-//! | products, reductions, random numbers | `compute.rs` |
+//! | products, reductions, random numbers; their keys | `compute.rs`; `random_key.rs` |
 //! | the best few, order statistics, distinct values; statistics | `order.rs`; `statistics.rs` |
 //! | grouped, 8-bit and 2:4 compressed products | `grouped.rs`, `quantize.rs`, `sparse24.rs` |
 
@@ -27,6 +27,7 @@ mod operators;
 mod order;
 pub(crate) mod outside;
 pub(crate) mod quantize;
+mod random_key;
 mod sparse24;
 mod statistics;
 mod update;
@@ -39,6 +40,7 @@ pub use math::TensorOrNumber;
 pub(crate) use order::Lines;
 pub use order::Unique;
 pub use quantize::{FourBit, Granularity, Nibbles, QuantizeScales, Quantized, Quantized4};
+pub use random_key::RandomKey;
 pub use sparse24::Sparse24;
 pub use statistics::Norm;
 
@@ -170,7 +172,8 @@ impl Tensor {
         let shape = shape.into_shape()?;
         let ledger = device.ledger();
         let buffer = device.backend().alloc(shape.bytes(dtype)?).map_err(|error| ledger.explained(error))?;
-        let buffer = ledger.listed(buffer, shape, dtype);
+        let ticket = ledger.ticket(buffer.size_bytes(), shape, dtype);
+        let buffer = buffer.with_ticket(ticket);
         let track = OnceLock::new();
         Ok(Tensor { device: device.clone(), buffer, dtype, layout: Layout::contiguous(shape), track })
     }

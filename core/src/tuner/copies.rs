@@ -5,7 +5,7 @@
 //! cache, where the next key's find them: asking the driver for them again would take of that key's budget.
 
 use super::is_gone;
-use crate::backend::DeviceKind;
+use crate::info::DeviceKind;
 use crate::operation::{Operand, Role};
 use crate::{Backend, Buffer, Op, Result, TensorSpec};
 

@@ -34,8 +34,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
+pub use crate::operation::Tuned;
 pub use crate::plan::Candidate;
-pub use crate::tuned::{Effort, Judged, Key, Tuned, find};
+pub use crate::tuned::{Effort, Judged, Key, find};
 pub use case::check_cases;
 pub use choose::{Chooser, Planned};
 pub use decide::Choice;

@@ -9,7 +9,7 @@ mod versus;
 
 use std::fmt::Write;
 
-use super::terminal::{duration, mebibytes, significant};
+use super::figures::{duration, mebibytes, significant};
 use super::{Row, Table};
 
 const STYLE: &str = include_str!("style.css");

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use super::super::figures::{duration, mebibytes, significant};
 use super::super::networks::smaller_batches;
-use super::super::terminal::{duration, mebibytes, significant};
 use super::super::{NetworkRow, Table};
 use super::{escape, key, plots};
 

@@ -4,7 +4,7 @@ use std::fmt::{Result, Write};
 
 use polywarp_core::{DType, DeviceKind};
 
-use super::super::terminal::significant;
+use super::super::figures::significant;
 use super::super::{Finding, Row, Table};
 use super::{colour, device_index, escape, key};
 

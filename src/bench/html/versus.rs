@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::super::terminal::{duration, significant};
+use super::super::figures::{duration, significant};
 use super::super::{CardState, Pair, Row, Table, Versus};
 use super::{device_index, escape, key};
 

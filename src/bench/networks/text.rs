@@ -3,7 +3,7 @@
 use std::fmt::{Result, Write};
 
 use super::super::Table;
-use super::super::terminal::{duration, mebibytes, significant};
+use super::super::figures::{duration, mebibytes, significant};
 use super::{NetworkRow, SUITE, smaller_batches};
 
 /// Writes the rows; nothing where there are none.

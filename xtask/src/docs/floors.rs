@@ -1,8 +1,7 @@
 //! The files of a backend lie on floors, and import downwards alone: who changes a file finds below it all that it can depend on.
 
-use std::path::Path;
-
 use super::Document;
+use super::imports::{Crate, Import};
 
 /// The files of a backend, floor by floor from the lowest; a folder counts as the file of its name. Those of one floor do not import each
 /// other.
@@ -48,47 +47,29 @@ const BACKENDS: [Backend; 2] = [
 
 /// A complaint for each file without a floor, and each arrow that does not lead downwards. Tests import what they like.
 pub fn check(documents: &[Document]) -> Vec<String> {
-    let of_backend = |backend| documents.iter().flat_map(move |document| complaints(backend, document));
-    BACKENDS.iter().flat_map(of_backend).collect()
+    BACKENDS.iter().flat_map(|backend| complaints(backend, documents)).collect()
 }
 
-fn complaints(backend: &Backend, document: &Document) -> Vec<String> {
-    let source = document.path.strip_prefix(backend.folder).ok();
-    let Some(module) = source.and_then(module_of) else { return Vec::new() };
-    let floor_of = |module: &str| backend.floors.iter().position(|floor| floor.contains(&module));
-    let Some(floor) = floor_of(&module) else {
-        return vec![format!("{}: name its floor in xtask/src/docs/floors.rs", document.path.display())];
-    };
-    let upwards = imports(&document.text)
-        .filter(|&(_, imported)| imported != module && floor_of(imported).is_none_or(|below| below >= floor));
-    let told = upwards.map(|(line, imported)| {
-        let place = format!("{}:{line}", document.path.display());
-        format!("{place}: `{module}` imports `{imported}`, which is not on a floor below")
-    });
-    told.collect()
-}
-
-/// The module that the source `path` is of; none for the root and for tests, whose files say so in their names.
-fn module_of(path: &Path) -> Option<String> {
-    let is_source = path.extension().is_some_and(|extension| extension == "rs");
-    let stem = path.file_stem()?.to_str()?;
-    let is_test = stem == "tests" || stem.ends_with("_tests") || stem.ends_with("_fuzzing");
-    let first = path.iter().next()?.to_str()?;
-    let module = first.strip_suffix(".rs").unwrap_or(first);
-    (is_source && !is_test && module != "lib").then(|| module.to_owned())
-}
-
-/// The modules that `text` names as `crate::NAME`, comments aside, with their lines; items of the root begin with a capital.
-fn imports(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let named = (1..).zip(text.lines()).flat_map(|(line, text)| {
-        let code = text.split_once("//").map_or(text, |(code, _)| code);
-        code.split("crate::").skip(1).map(move |rest| (line, first_word(rest)))
-    });
-    named.filter(|(_, name)| name.starts_with(|c: char| c.is_lowercase()))
-}
-
-fn first_word(text: &str) -> &str {
-    text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()
+fn complaints(Backend { folder, floors }: &Backend, documents: &[Document]) -> Vec<String> {
+    let sources = Crate::of(folder, documents);
+    let floor_of = |module: &str| floors.iter().position(|floor| floor.contains(&module));
+    let mut complaints = Vec::new();
+    for (module, path) in sources.modules() {
+        let Some(own) = module.first() else { continue };
+        let Some(floor) = floor_of(own) else {
+            complaints.push(format!("{folder}/{path}: name its floor in xtask/src/docs/floors.rs"));
+            continue;
+        };
+        for Import { line, module } in sources.imports(module) {
+            // Items of the root itself begin with a capital.
+            let Some(name) = module.first().filter(|name| name.starts_with(char::is_lowercase)) else { continue };
+            if name != own && floor_of(name).is_none_or(|below| below >= floor) {
+                complaints
+                    .push(format!("{folder}/{path}:{line}: `{own}` imports `{name}`, which is not on a floor below"));
+            }
+        }
+    }
+    complaints
 }
 
 #[cfg(test)]
@@ -118,5 +99,11 @@ mod tests {
         assert!(matches!(up.as_slice(), [one] if one.contains("memory.rs:2") && one.contains("`stream`")), "{up:?}");
         assert_eq!(complaints("backend-wgpu/src/run.rs", "use crate::device::X;").len(), 1, "one floor");
         assert_eq!(complaints("backend-wgpu/src/news.rs", "").len(), 1);
+        let braces = complaints("backend-wgpu/src/memory.rs", "use crate::{wait::wait, state::WgpuBackend};");
+        assert!(matches!(braces.as_slice(), [one] if one.contains("`state`")), "{braces:?}");
+        assert_eq!(complaints("backend-wgpu/src/stream/submit.rs", "use super::super::state::X;").len(), 1, "by super");
+        let root = Document { path: "backend-wgpu/src/lib.rs".into(), text: "pub use state::WgpuBackend;".to_owned() };
+        let through = Document { path: "backend-wgpu/src/wait.rs".into(), text: "use crate::WgpuBackend;".to_owned() };
+        assert_eq!(check(&[root, through]).len(), 1, "through the root");
     }
 }

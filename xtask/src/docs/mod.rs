@@ -1,8 +1,10 @@
 //! The documents, held to the code: links lead somewhere, recipes name files that exist, sources say what they are,
 //! and nothing in the repository depends on one person's machine. What can be generated is generated, then compared.
 
+mod circles;
 mod floors;
 mod heads;
+mod imports;
 mod links;
 mod ops;
 mod recipes;
@@ -31,11 +33,12 @@ type Check = fn(&[Document]) -> Vec<String>;
 pub fn check() -> Result {
     let paths = files::all(Path::new("."))?;
     let documents = texts(&paths);
-    let checks: [(&str, Check); 11] = [
+    let checks: [(&str, Check); 12] = [
         ("relative links resolve", links::check),
         ("recipes name existing files and are short", recipes::check),
         ("kept results are listed", results::check),
         ("modules import downwards", rooms::check),
+        ("circles of modules are small", circles::check),
         ("sources open with what they are", heads::check),
         ("the table of operations is the registry's", ops::check),
         ("picture and table of speeds are what was measured", speed::check),

@@ -4,7 +4,6 @@
 //! of probabilities leaves out what is not finite and a second product says where that was seen, because zero times NaN is NaN.
 
 use super::{Attention, AttentionDims, AttentionGradient, OP};
-use crate::generator::dropped;
 use crate::graph::Graph;
 use crate::operation::Operation;
 use crate::ops::{Builder, Value};
@@ -178,7 +177,7 @@ impl<'a> Writer<'a> {
             let word = self.graph.input(first + operand)?.slice(0, at, at + 1)?;
             values.push(word.reshape(Shape::SCALAR)?.broadcast_to(shape)?);
         }
-        self.graph.map(&dropped(dropout.rate).cast(x.dtype()), &values)
+        self.graph.map(&Expr::dropped(dropout.rate).cast(x.dtype()), &values)
     }
 
     /// `a b`, in which a zero of a leaves out what it is multiplied by where pairs are hidden.

@@ -3,9 +3,8 @@
 //! The decision to know: views of a packed projection are taken as they lie; only heads whose elements lie apart are copied.
 
 use super::{Attention, AttentionDropout, OP};
-use crate::generator::RandomKey;
 use crate::ops::GraphOp;
-use crate::{DType, Error, Precision, Result, Tensor};
+use crate::{DType, Error, Precision, RandomKey, Result, Tensor};
 
 /// Which way attention is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

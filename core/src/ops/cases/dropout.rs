@@ -3,7 +3,6 @@
 
 use super::{add, map, ranks, several, sizes, unique};
 use crate::case::{BenchCase, BenchSize, Case, LayoutKind, Level, Values};
-use crate::generator::dropped;
 use crate::ops::Map;
 use crate::{CompareFn, DType, Expr, Layout, Result, Shape, TensorSpec};
 
@@ -23,7 +22,7 @@ fn bits() -> Expr {
     Expr::random(std::array::from_fn(Expr::input))
 }
 
-/// Elements of this dtype and layout, and behind them a key for all: what [`dropped`] reads.
+/// Elements of this dtype and layout, and behind them a key for all: what [`Expr::dropped`] reads.
 fn beside_key(dtype: DType, kind: LayoutKind, dims: &[u64]) -> Result<Vec<TensorSpec>> {
     Ok([vec![kind.spec(dtype, dims)?], key(dims)?].concat())
 }
@@ -55,7 +54,7 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
             push("keys", keys().and_then(|keys| map(FAMILY, &bits(), keys, dims)), &words);
             let inputs = beside_key(DType::F32, kind, dims);
             let values = [Values::Normal, words[0], words[1], words[2], words[3]];
-            push("p0.3", inputs.and_then(|inputs| map(FAMILY, &dropped(0.3), inputs, dims)), &values);
+            push("p0.3", inputs.and_then(|inputs| map(FAMILY, &Expr::dropped(0.3), inputs, dims)), &values);
         }
     }
     // Two streams of one seed: one is given, one computed.
@@ -65,13 +64,13 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
     for dtype in DType::FLOATS {
         for (p, recipe) in [(0.1, Values::Normal), (0.5, Values::Special), (1.0, Values::Special)] {
             let op = beside_key(dtype, LayoutKind::Dense, &[4099]);
-            let op = op.and_then(|inputs| map(FAMILY, &dropped(p), inputs, &[4099]));
+            let op = op.and_then(|inputs| map(FAMILY, &Expr::dropped(p), inputs, &[4099]));
             push(&format!("p{p}"), op, &[recipe, words[0], words[1], words[2], words[3]]);
         }
     }
     // Beside the result, what was kept.
     let number = Expr::uniform([1, 2, 3, 4].map(Expr::input));
-    let both = [dropped(0.25), number.compare(CompareFn::Ge, 0.25), number];
+    let both = [Expr::dropped(0.25), number.compare(CompareFn::Ge, 0.25), number];
     for dims in [&[1031][..], &[5, 7, 31]] {
         let op = beside_key(DType::F16, LayoutKind::Dense, dims)
             .and_then(|inputs| several(FAMILY, &both, inputs, &[], dims));

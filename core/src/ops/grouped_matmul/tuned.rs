@@ -1,10 +1,11 @@
 //! How grouped products are tuned: their groups become few in the small case; `ops/matmul/tuned.rs` does the rest.
 
+use crate::operation::Tuned;
 use crate::ops::matmul::key::ProductKey;
 use crate::ops::matmul::tuned::{positions, reduced_product, sampled, view};
 use crate::ops::{GroupedMatmul, GroupedMatmulDims, Matmul, MatmulDims, Op, Operation};
 use crate::oracle::HostTensor;
-use crate::tuned::{Effort, Judged, Key, Tuned};
+use crate::tuned::{Effort, Judged, Key};
 use crate::{Layout, Result, Scalar, Shape, TensorSpec};
 
 /// Groups of a case.

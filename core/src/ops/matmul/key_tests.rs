@@ -1,8 +1,9 @@
 //! Products that share an answer, and products that do not.
 
 use super::*;
+use crate::operation::Tuned;
 use crate::ops::ScaleBlocks;
-use crate::tuned::{Key, Tuned};
+use crate::tuned::Key;
 use crate::{Layout, Shape, UnaryFn};
 
 fn dense(dtype: DType, dims: &[u64]) -> TensorSpec {

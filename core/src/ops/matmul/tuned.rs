@@ -6,9 +6,10 @@
 //! where its rows are aligned. Whole rows are compared: the first, the last, those at the edges of tiles, and others.
 
 use super::key::ProductKey;
+use crate::operation::Tuned;
 use crate::ops::{Matmul, MatmulDims, Op, Operation, Part24, ScaleBlocks, SparseMatmul};
 use crate::oracle::HostTensor;
-use crate::tuned::{Effort, Judged, Key, Tuned};
+use crate::tuned::{Effort, Judged, Key};
 use crate::{Layout, Result, Scalar, Shape, TensorSpec};
 
 /// Extents keep their remainder by this: the widest tile's alignment, and a multiple of every vector.

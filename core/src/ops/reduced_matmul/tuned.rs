@@ -1,10 +1,11 @@
 //! How reduced products are tuned: the product is made small, and some of its results are compared.
 
+use crate::operation::Tuned;
 use crate::ops::matmul::key::ProductKey;
 use crate::ops::matmul::tuned::{dense, positions, reduced_product, sampled};
 use crate::ops::{Matmul, MatmulDims, Op, Operation, ReducedMatmul};
 use crate::oracle::HostTensor;
-use crate::tuned::{Effort, Judged, Key, Tuned};
+use crate::tuned::{Effort, Judged, Key};
 use crate::{Layout, Result, Shape, TensorSpec};
 
 impl Tuned for ReducedMatmul {

@@ -9,12 +9,12 @@ use super::{check_parts, dense_layout, scatter};
 use crate::gradient::{Gradient, Needs};
 #[cfg(feature = "cpu")]
 use crate::operation::HostResult;
+use crate::operation::Tuned;
 use crate::ops::matmul::describe_epilogue;
 use crate::ops::sample::{self, thin};
 use crate::ops::{Arithmetic, Content, Facts, Matmul, Op, Operand, Operation, Sample, TensorSpec};
 use crate::oracle::{Expected, HostTensor};
 use crate::plan::{Candidate, Caps, Plan};
-use crate::tuned::Tuned;
 use crate::{Error, Layout, Result, Scalar, Shape};
 
 /// A (batched) matrix product with a compressed A.

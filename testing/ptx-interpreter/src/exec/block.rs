@@ -4,15 +4,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::MAX_THREADS;
-use super::claims::{Claims, Use, WORD};
+use super::claims::{Claims, UNIT, Use, WORD};
 use super::mbarrier::Barrier;
 use super::wgmma::Warpgroup;
 use crate::error::FaultKind;
 use crate::kernel::SHARED_BASE;
 use crate::race::Shadow;
-
-/// Bytes that the asynchronous units move at once, swizzled or not.
-pub(super) const UNIT: usize = 16;
 
 /// A block that runs.
 pub(crate) struct Block {

@@ -4,33 +4,16 @@
 //! shared memory at the instruction and claim it until their thread has waited for that; they write global memory when
 //! their thread waits for the whole, or when the block ends.
 
-use std::collections::VecDeque;
-
 use super::access::{lane_address, lanes};
-use super::block::UNIT;
-use super::claims::Use;
+use super::claims::{UNIT, Use};
 use super::mbarrier::Units;
+use super::under_way::Stores;
 use super::warp::Warp;
 use super::{Machine, Trouble};
 use crate::error::FaultKind;
 use crate::inst::*;
 use crate::kernel::{PARAM_BASE, SHARED_BASE};
 use crate::tensor_map::{Pixels, TensorMap};
-
-/// The stores of one thread that belong together.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Stores {
-    /// Units of shared memory that are claimed.
-    reads: Vec<u32>,
-    writes: Vec<(u64, Vec<u8>)>,
-}
-
-/// The stores of one thread: its committed groups, and the one that is open.
-#[derive(Clone, Debug, Default)]
-pub(super) struct StoreGroups {
-    pub(super) committed: VecDeque<Stores>,
-    pub(super) open: Stores,
-}
 
 /// One row of a box: the element of the tensor where it starts, and where it stands in the box, in bytes.
 struct Row {

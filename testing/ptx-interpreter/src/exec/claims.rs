@@ -8,6 +8,9 @@
 /// Bytes of what is counted.
 pub(super) const WORD: usize = 4;
 
+/// Bytes that the asynchronous units move at once, swizzled or not.
+pub(super) const UNIT: usize = 16;
+
 /// Operations under way, per word.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Claims {

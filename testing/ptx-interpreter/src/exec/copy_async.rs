@@ -4,29 +4,11 @@
 //! there is; until then nobody may touch it (see `claims`).
 
 use super::access::{lane_address, lanes};
+use super::under_way::PendingCopy;
 use super::warp::Warp;
 use super::{Machine, Trouble};
 use crate::error::FaultKind;
 use crate::inst::*;
-
-/// One thread's copy.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Pending {
-    lane: u8,
-    bytes: u8,
-    /// The thread's groups that were committed before.
-    group: u32,
-    to: u32,
-    data: [u8; 16],
-}
-
-/// The copies of a warp.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Copies {
-    pending: Vec<Pending>,
-    /// Committed groups of each lane.
-    groups: [u32; 32],
-}
 
 impl Machine<'_> {
     pub(super) fn copy_async(&mut self, warp: &mut Warp, on: u32, op: CopyAsync) -> Result<(), Trouble> {
@@ -80,18 +62,18 @@ impl Machine<'_> {
         let at = block.place(to, bytes)?;
         block.begin_filling(at, bytes)?;
         let group = warp.copies.groups[lane];
-        warp.copies.pending.push(Pending { lane: lane as u8, bytes: bytes as u8, group, to: at as u32, data });
+        warp.copies.pending.push(PendingCopy { lane: lane as u8, bytes: bytes as u8, group, to: at as u32, data });
         Ok(())
     }
 
     /// Fills what the copies of the lanes `on` that are `done` were to fill.
-    fn finish_copies(&mut self, warp: &mut Warp, on: u32, done: impl Fn(&Pending) -> bool) -> Result<(), Trouble> {
+    fn finish_copies(&mut self, warp: &mut Warp, on: u32, done: impl Fn(&PendingCopy) -> bool) -> Result<(), Trouble> {
         let pending = std::mem::take(&mut warp.copies.pending);
         let (landed, rest): (Vec<_>, Vec<_>) =
             pending.into_iter().partition(|copy| on >> copy.lane & 1 != 0 && done(copy));
         warp.copies.pending = rest;
         self.progress += landed.len() as u64;
-        for Pending { lane, bytes, to, data, .. } in landed {
+        for PendingCopy { lane, bytes, to, data, .. } in landed {
             let (at, bytes, lane) = (to as usize, usize::from(bytes), usize::from(lane));
             let block = &mut self.blocks[warp.rank];
             block.fill(at, &data[..bytes]);

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use super::access::{lane_address, lanes};
 use super::approx::mix;
-use super::block::UNIT;
+use super::claims::UNIT;
 use super::warp::{WaitsFor, Warp};
 use super::{Machine, Trouble};
 use crate::error::FaultKind;

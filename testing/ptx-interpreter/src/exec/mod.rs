@@ -19,6 +19,7 @@ mod regs;
 mod round;
 mod schedule;
 mod step;
+mod under_way;
 mod warp;
 mod wgmma;
 mod wmma;

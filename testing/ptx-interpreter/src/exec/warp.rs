@@ -5,10 +5,8 @@
 //! ever: when the others have run [`PATIENCE`] instructions, the early ones go on alone, as hardware with independent
 //! thread scheduling lets them, so that a lane may spin until another releases it.
 
-use super::bulk::StoreGroups;
-use super::copy_async::Copies;
 use super::regs::Regs;
-use super::wgmma::Pending;
+use super::under_way::{Copies, PendingWgmma, StoreGroups};
 use crate::inst::NONE;
 
 /// Warp instructions after which a join lets go.
@@ -77,7 +75,7 @@ pub(super) struct Warp {
     pub(super) copies: Copies,
     /// Bulk stores of each lane.
     pub(super) stores: Vec<StoreGroups>,
-    pub(super) wgmma: Pending,
+    pub(super) wgmma: PendingWgmma,
     /// What somebody last asked for in vain.
     pub(super) waits_for: Option<WaitsFor>,
     /// Its last turn ended with that.
@@ -101,7 +99,7 @@ impl Warp {
             since_join: 0,
             copies: Copies::default(),
             stores: vec![StoreGroups::default(); 32],
-            wgmma: Pending::default(),
+            wgmma: PendingWgmma::default(),
             waits_for: None,
             asks: false,
             at_cluster: 0,

@@ -10,9 +10,8 @@
 //! will come, since assemblers give both one register. What must be the same in all four warps (how many wgmma, of which
 //! kind) is compared when the block ends.
 
-use super::block::UNIT;
 use super::bulk::swizzled;
-use super::claims::Use;
+use super::claims::{UNIT, Use};
 use super::mma::{canonical, expanded, integer_sum, multiply, operand, sum_place, whole_warp};
 use super::number::to_f32;
 use super::regs::LANES;
@@ -26,18 +25,6 @@ use crate::matrix::WgmmaA;
 /// What a register of a sum under way is read as.
 const POISON: u32 = 0xFFFF_DEAD;
 
-/// The wgmma of a warp.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Pending {
-    /// Committed groups.
-    committed: u32,
-    /// Per row of 32-bit registers the sum that will come, and its group.
-    sums: Vec<Option<(u32, Box<[u32; LANES]>)>>,
-    under_way: usize,
-    /// Count and kinds of all so far, to be compared between the warps of a warpgroup.
-    pub(super) history: (u64, u64),
-}
-
 /// The wgmma of a warpgroup: an operation is that of all four warps, begins when they have all come to it, and ends for all.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Warpgroup {
@@ -45,26 +32,6 @@ pub(super) struct Warpgroup {
     committed: [u32; 4],
     /// Units of shared memory that are claimed, and the group that reads them.
     reads: Vec<(u32, u32)>,
-}
-
-impl Pending {
-    pub(super) fn reset(&mut self, rows: u32) {
-        *self = Pending { sums: vec![None; rows as usize], ..Pending::default() };
-    }
-
-    /// `mov` of one 32-bit register to another.
-    #[inline]
-    pub(super) fn moved(&mut self, d: Slot, a: Slot) {
-        if self.under_way > 0 {
-            self.set(d, self.sums[a as usize].clone());
-        }
-    }
-
-    fn set(&mut self, slot: Slot, sum: Option<(u32, Box<[u32; LANES]>)>) {
-        let old = &mut self.sums[slot as usize];
-        self.under_way = self.under_way + usize::from(sum.is_some()) - usize::from(old.is_some());
-        *old = sum;
-    }
 }
 
 /// A matrix in shared memory, as its descriptor tells (PTX ISA, "Matrix Descriptor Format").

@@ -2,8 +2,8 @@
 //! (9.7.13.15).
 
 use super::Result;
-use super::decode::Statement;
 use super::scope::{Operand, operand_error};
+use super::statement::Statement;
 use crate::inst::*;
 
 pub(super) fn decode(s: &mut Statement<'_, '_>, name: &str) -> Result<Op> {

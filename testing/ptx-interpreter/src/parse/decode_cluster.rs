@@ -2,9 +2,9 @@
 //! result.
 
 use super::Result;
-use super::decode::Statement;
 use super::decode_async::constant;
 use super::scope::{Operand, operand_error};
+use super::statement::Statement;
 use crate::inst::*;
 
 pub(super) fn decode(s: &mut Statement<'_, '_>, name: &str) -> Result<Op> {

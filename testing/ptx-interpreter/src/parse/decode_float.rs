@@ -1,7 +1,7 @@
 //! Floating point (PTX ISA 9.7.3 and 9.7.4). Every instruction names its rounding where the ISA wants it named.
 
 use super::Result;
-use super::decode::Statement;
+use super::statement::Statement;
 use crate::inst::*;
 
 /// `None` when the opcode does not end in a floating-point type, or is no arithmetic.

@@ -1,7 +1,7 @@
 //! Integer arithmetic (PTX ISA 9.7.1), logic and shift (9.7.8).
 
 use super::Result;
-use super::decode::Statement;
+use super::statement::Statement;
 use crate::inst::*;
 
 const ALL: &[Ty] = &[Ty::U16, Ty::S16, Ty::U32, Ty::S32, Ty::U64, Ty::S64];

@@ -1,9 +1,9 @@
 //! Instructions on matrices: `ldmatrix`, `stmatrix`, `mma` (PTX ISA 9.7.14), `wgmma` (9.7.15). `wmma`: `decode_warp.rs`.
 
 use super::Result;
-use super::decode::Statement;
 use super::decode_async::constant;
 use super::scope::{Operand, operand_error};
+use super::statement::Statement;
 use crate::inst::*;
 use crate::matrix::{Metadata, WgmmaA};
 

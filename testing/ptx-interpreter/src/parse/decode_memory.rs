@@ -1,8 +1,8 @@
 //! Loads, stores and atomics (PTX ISA 9.7.9, 9.7.13). Cache hints are read and have no effect.
 
 use super::Result;
-use super::decode::Statement;
 use super::scope::{Operand, operand_error};
+use super::statement::Statement;
 use crate::inst::*;
 
 pub(super) fn decode(s: &mut Statement<'_, '_>, name: &str) -> Result<Op> {

@@ -1,8 +1,8 @@
 //! Moves, selections, comparisons and conversions (PTX ISA 9.7.6, 9.7.9), and logic on predicates.
 
 use super::Result;
-use super::decode::Statement;
 use super::scope::{Operand, operand_error};
+use super::statement::Statement;
 use crate::inst::*;
 
 impl<'a> Statement<'_, 'a> {

@@ -1,8 +1,8 @@
 //! Barriers, fences, warp-wide operations (PTX ISA 9.7.9.6, 9.7.13) and `wmma` (9.7.14).
 
 use super::Result;
-use super::decode::Statement;
 use super::scope::{Operand, operand_error};
+use super::statement::Statement;
 use crate::error::{ParseError, ParseErrorKind};
 use crate::inst::*;
 

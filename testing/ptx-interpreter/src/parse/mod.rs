@@ -12,6 +12,7 @@ mod decode_move;
 mod decode_warp;
 mod lex;
 mod scope;
+mod statement;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -2,7 +2,6 @@
 
 use super::{F64, TIES, add, dense, map};
 use crate::case::{Case, LayoutKind, Values};
-use crate::generator::dropped;
 use crate::{BinaryFn, CompareFn, DType, Expr, Layout, Result, Shape, TensorSpec, UnaryFn};
 
 /// The functions of two operands that have a derivative.
@@ -65,7 +64,7 @@ pub(super) fn small(cases: &mut Vec<Case>) {
             let word = Layout::contiguous(Shape::new(&[])?).broadcast_to(Shape::new(&[4, 6])?)?;
             Ok::<_, crate::Error>([vec![kind.spec(F64, &[4, 6])?], vec![TensorSpec::new(DType::U32, word); 4]].concat())
         };
-        let noisy = [dropped(p) * x.exp(), (Expr::uniform([1, 2, 3, 4].map(Expr::input)).cast(F64) + 1.0) * &x];
+        let noisy = [Expr::dropped(p) * x.exp(), (Expr::uniform([1, 2, 3, 4].map(Expr::input)).cast(F64) + 1.0) * &x];
         let values = [&[Values::Normal][..], &[Values::RandomBits; 4]].concat();
         add(cases, "dropout", inputs().and_then(|inputs| map(&noisy, inputs, &[4, 6])), &values);
     }
@@ -93,7 +92,7 @@ pub(super) fn larger(cases: &mut Vec<Case>) {
                 [vec![kind.spec(F64, &[67, 129])?], vec![TensorSpec::new(DType::U32, word); 4]].concat(),
             )
         };
-        let op = inputs().and_then(|inputs| map(&[dropped(p)], inputs, &[67, 129]));
+        let op = inputs().and_then(|inputs| map(&[Expr::dropped(p)], inputs, &[67, 129]));
         add(cases, "dropout", op, &[&[Values::Normal][..], &[Values::RandomBits; 4]].concat());
     }
 }
