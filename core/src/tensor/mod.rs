@@ -13,6 +13,7 @@
 //! | programs of several results, updates in place | `update.rs` |
 //! | products, reductions, random numbers | `compute.rs` |
 //! | the best few, order statistics, distinct values; statistics | `order.rs`; `statistics.rs` |
+//! | a tensor as text | `show.rs` |
 //! | grouped, 8-bit and 2:4 compressed products | `grouped.rs`, `quantize.rs`, `sparse24.rs` |
 
 mod along;
@@ -27,6 +28,7 @@ mod operators;
 mod order;
 pub(crate) mod outside;
 pub(crate) mod quantize;
+mod show;
 mod sparse24;
 mod statistics;
 mod update;
