@@ -458,7 +458,9 @@ impl Tensor {
     /// [`Error::DTypeMismatch`], [`Error::DataLength`]; [`Error::OverlappingOutput`] when this view reaches an element
     /// twice; [`Error::Recording`] inside of a recording; memory errors of the device for a view that is not contiguous.
     pub fn write<T: Element>(&self, data: &[T]) -> Result<()> {
-        self.expect_dtype("write", T::DTYPE)?;
+        if self.dtype != T::DTYPE {
+            return Err(Error::DTypeMismatch { op: "write", expected: self.dtype, got: T::DTYPE });
+        }
         if self.elements() != data.len() as u64 {
             let (shape, expected) = (self.dims().to_vec(), self.elements());
             return Err(Error::DataLength { shape, expected, got: data.len() as u64 });
