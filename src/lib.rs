@@ -85,7 +85,7 @@ struct FromNumpyAndPytorch;
 struct Shader;
 
 /// Threads, waiting, errors, devices of applications.
-#[cfg(all(doctest, feature = "wgpu"))]
+#[cfg(all(doctest, feature = "cuda-unpinned", feature = "wgpu"))]
 #[doc = include_str!("../docs/guide/embedding.md")]
 struct Embedding;
 

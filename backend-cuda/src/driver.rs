@@ -157,11 +157,13 @@ fn open(names: &[&str]) -> Result<Api> {
             Err(error) => reasons.push(one_line(&with_cause(&error))),
         }
     }
+    // That there is no such file is said already; any other reason helps.
+    reasons.retain(|reason| !reason.contains("No such file"));
+    let why = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join("; ")) };
     Err(unavailable(format!(
-        "{} was not found ({}); install NVIDIA's driver, {LEAST_DRIVER} or newer; in a container, start it with the GPU \
+        "{} was not found{why}; install NVIDIA's driver, {LEAST_DRIVER} or newer; in a container, start it with the GPU \
          (docker run --gpus all)",
-        names.join(" or "),
-        reasons.join("; ")
+        names.join(" or ")
     )))
 }
 
@@ -291,6 +293,14 @@ mod tests {
     fn open_without_the_library_names_it_and_what_to_install() {
         let reason = reason(open(&["libpolywarp-no-such.so.1"]));
         assert!(reason.contains("libpolywarp-no-such.so.1 was not found") && reason.contains("470"), "{reason}");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn open_says_why_a_library_does_not_load_and_not_twice_that_it_is_missing() {
+        assert!(!reason(open(&["libpolywarp-no-such.so.1", "libpolywarp-no-such.so"])).contains("No such file"));
+        let reason = reason(open(&["libpolywarp-no-such.so.1", "/dev/null"]));
+        assert!(reason.contains("was not found (/dev/null: ") && !reason.contains("No such file"), "{reason}");
     }
 
     #[cfg(target_os = "linux")]

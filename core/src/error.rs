@@ -39,7 +39,9 @@ pub enum Error {
         k_rhs: u64,
     },
     /// A reshape changes the number of elements.
-    #[error("reshape: {from} elements cannot become shape {shape:?} of {to}")]
+    #[error(
+        "reshape: {from} elements cannot become shape {shape:?} of {to}; give extents whose product is {from}, or -1 for one of them to reshape_infer()"
+    )]
     ReshapeSize {
         /// Elements there are.
         from: u64,
@@ -83,7 +85,7 @@ pub enum Error {
         max: usize,
     },
     /// An axis that the tensor does not have; -1 is its last.
-    #[error("axis {axis} is out of range for a tensor of rank {rank}")]
+    #[error("axis {axis} is out of range for a tensor of rank {rank}: {}", of_axes(*.rank))]
     AxisOutOfRange {
         /// The axis asked for.
         axis: i128,
@@ -91,7 +93,7 @@ pub enum Error {
         rank: usize,
     },
     /// An index that an axis does not have; -1 is its last.
-    #[error("index {index} is out of range on axis {axis} of length {len}")]
+    #[error("index {index} is out of range on axis {axis} of length {len}: {}", of_indices(*.len))]
     IndexOutOfRange {
         /// The axis.
         axis: usize,
@@ -117,7 +119,7 @@ pub enum Error {
         extent: u64,
     },
     /// The same axis twice.
-    #[error("axis {axis} is named twice")]
+    #[error("axis {axis} is named twice; name each axis once (-1 is the last)")]
     DuplicateAxis {
         /// The repeated axis.
         axis: usize,
@@ -138,8 +140,8 @@ pub enum Error {
         /// Extent of the axis.
         len: u64,
     },
-    /// Host data whose length is not the shape's element count.
-    #[error("shape {shape:?} holds {expected} elements but the data has {got}")]
+    /// Host data whose length is not the shape's element count; a tensor that has not the one element that a call reads.
+    #[error("{}", of_length(.shape, *.expected, *.got))]
     DataLength {
         /// The shape asked for.
         shape: Vec<u64>,
@@ -289,7 +291,9 @@ pub enum Error {
         max: [u32; 3],
     },
     /// A kernel that needs more of a resource than the device has.
-    #[error("{device}: the kernel needs {requested} of {kind}, the device has {max}")]
+    #[error(
+        "{device}: the kernel needs {requested} of {kind}, the device has {max}; change the kernel or take another device"
+    )]
     ResourceLimit {
         /// The device asked.
         device: String,
@@ -311,7 +315,7 @@ pub enum Error {
         message: String,
     },
     /// A shader nested or sized beyond what the compiler accepts.
-    #[error("the shader is too complex: {what} {found} is over the limit of {limit}")]
+    #[error("the shader is too complex: {what} {found} is over the limit of {limit}; split it")]
     ShaderTooComplex {
         /// What is too much.
         what: &'static str,
@@ -331,7 +335,7 @@ pub enum Error {
         reason: String,
     },
     /// No such device.
-    #[error("no device `{name}`: available are {available:?}")]
+    #[error("no device `{name}`: {}", of_available(.available))]
     NoSuchDevice {
         /// The name asked for.
         name: String,
@@ -453,7 +457,44 @@ fn way_to(op: &str, got: DType) -> String {
     match op {
         "item" => format!("read it as {got}, or any dtype as f64 with item_f64()"),
         "to_vec" | "to_vec_async" => format!("read it as {got}, or any dtype as f64 with to_f64_vec()"),
+        "write" => "give numbers of the tensor's dtype".to_owned(),
         _ => "convert with cast()".to_owned(),
+    }
+}
+
+fn of_axes(rank: usize) -> String {
+    match rank {
+        0 => "it has no axes".to_owned(),
+        1 => "its only axis is 0, or -1".to_owned(),
+        rank => format!("its axes are 0 to {}, or -1 to -{rank} from the last", rank - 1),
+    }
+}
+
+fn of_indices(len: u64) -> String {
+    match len {
+        0 => "it has no indices".to_owned(),
+        1 => "its only index is 0, or -1".to_owned(),
+        len => format!("its indices are 0 to {}, or -1 to -{len} from the last", len - 1),
+    }
+}
+
+/// Where the shape holds as many elements as were given, it is that of a tensor of which a call reads the only element.
+fn of_length(shape: &[u64], expected: u64, got: u64) -> String {
+    let holds = shape.iter().try_fold(1u64, |all, &extent| all.checked_mul(extent));
+    if holds == Some(got) && expected == 1 {
+        return format!(
+            "a tensor of shape {shape:?} has {got} elements, and the call reads the only one: select() or reduce it to one, or read all \
+             with to_vec()"
+        );
+    }
+    let held = if expected == 1 { "1 element".to_owned() } else { format!("{expected} elements") };
+    format!("shape {shape:?} holds {held} but the data has {got}; give {held}, or the shape of {got}")
+}
+
+fn of_available(available: &[String]) -> String {
+    match available {
+        [] => "none is available; `polywarp doctor` says what is missing".to_owned(),
+        names => format!("available are {}", names.join(", ")),
     }
 }
 
@@ -513,6 +554,47 @@ mod tests {
         let same = said("cpu", "cpu");
         assert!(same.contains("opened separately as `cpu`") && same.contains("clone the handle"), "{same}");
         assert!(!same.contains("cpu and cpu"), "{same}");
+    }
+
+    #[test]
+    fn ranges_are_told_beside_what_is_outside_of_them() {
+        let axis = |axis, rank| Error::AxisOutOfRange { axis, rank }.to_string();
+        assert_eq!(
+            axis(2, 2),
+            "axis 2 is out of range for a tensor of rank 2: its axes are 0 to 1, or -1 to -2 from the last"
+        );
+        assert!(axis(-2, 1).ends_with("its only axis is 0, or -1") && axis(0, 0).ends_with("it has no axes"));
+        let index = |index, len| Error::IndexOutOfRange { axis: 1, index, len }.to_string();
+        assert_eq!(
+            index(3, 3),
+            "index 3 is out of range on axis 1 of length 3: its indices are 0 to 2, or -1 to -3 from the last"
+        );
+        assert!(index(0, 0).ends_with("it has no indices") && index(1, 1).ends_with("its only index is 0, or -1"));
+    }
+
+    #[test]
+    fn length_of_data_is_told_from_a_tensor_that_is_not_one_number() {
+        let said =
+            |shape: &[u64], expected, got| Error::DataLength { shape: shape.to_vec(), expected, got }.to_string();
+        assert_eq!(
+            said(&[2, 3], 6, 5),
+            "shape [2, 3] holds 6 elements but the data has 5; give 6 elements, or the shape of 5"
+        );
+        assert!(
+            said(&[2, 3], 1, 6).starts_with("a tensor of shape [2, 3] has 6 elements, and the call reads the only one")
+        );
+        assert!(said(&[], 1, 3).starts_with("shape [] holds 1 element but the data has 3; give 1 element, or"));
+        assert!(said(&[0, 3], 1, 0).starts_with("a tensor of shape [0, 3] has 0 elements"));
+    }
+
+    #[test]
+    fn devices_that_are_there_are_listed() {
+        let said = |available: &[&str]| {
+            let available = available.iter().map(|name| (*name).to_owned()).collect();
+            Error::NoSuchDevice { name: "gpu".to_owned(), available }.to_string()
+        };
+        assert_eq!(said(&["wgpu:0", "cpu"]), "no device `gpu`: available are wgpu:0, cpu");
+        assert_eq!(said(&[]), "no device `gpu`: none is available; `polywarp doctor` says what is missing");
     }
 
     /// What made it lives in a browser only (`tests/web`); what it says is the same everywhere.

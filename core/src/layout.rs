@@ -149,7 +149,11 @@ impl Layout {
         if order.len() != self.rank() {
             return Err(Error::InvalidArgument {
                 what: "permutation",
-                reason: format!("{order:?} names {} axes of a rank-{} tensor", order.len(), self.rank()),
+                reason: format!(
+                    "{order:?} names {} axes of a tensor of rank {rank}; name each of its axes 0..{rank} once",
+                    order.len(),
+                    rank = self.rank()
+                ),
             });
         }
         let mut dims = [0; MAX_RANK];

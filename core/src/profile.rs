@@ -152,7 +152,11 @@ impl fmt::Display for Profile {
             Clock::Device => "the device's",
             Clock::Host => "the host's",
         };
-        writeln!(f, "{}: {launches}, {total:.3} ms by {clock} clock, {wall:.3} ms with what lay between", self.device)?;
+        writeln!(
+            f,
+            "{}: {launches}, {total:.3} ms by {clock} clock, {wall:.3} ms with the gaps between them",
+            self.device
+        )?;
         writeln!(
             f,
             "{:>7} {:>11} {:>10} {:>6} {:>10} {:>8}  kernel",

@@ -216,7 +216,9 @@ impl Tape {
         }
         match self.node(loss) {
             Some(node) => Ok(node),
-            None => refuse("it depends on no tensor that this tape watches"),
+            None => refuse(
+                "it depends on no tensor that this tape watches; compute it from the tensors that watch() of this tape gave",
+            ),
         }
     }
 

@@ -1,13 +1,14 @@
 //! `polywarp bench`: the speedup tables on this machine's own devices.
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use polywarp::bench::{self, BenchSize, Options, Table};
 use polywarp::{Device, Profile};
 
 use super::files::{self, check_distinct, check_writable, is_output};
-use super::{Fault, Output, Verdict, progress_bar, say, say_beside};
+use super::{BETWEEN_LINES, Fault, Output, Verdict, progress_bar, say, say_beside};
 
 /// Measures every device of this machine and prints the speedup tables
 #[derive(clap::Args)]
@@ -86,7 +87,15 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
     };
     let table = run_with_progress(&devices, &options);
     if [table.rows.len(), table.networks.len(), table.first_use.len(), table.skipped.len()] == [0; 4] {
-        return Err(Fault::usage("no case has such a name".to_owned()));
+        if args.only.is_empty() {
+            return Err(Fault::usage(
+                "none of these cases runs on these devices; name another suite or device".to_owned(),
+            ));
+        }
+        let words = args.only.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(" or ");
+        return Err(Fault::usage(format!(
+            "no case has {words} in its name; without --only the table shows the names of all cases"
+        )));
     }
     say_beside(Output::beside(outputs.iter().map(|(_, path)| *path)), bench::terminal(&table))?;
     if let Some(path) = &args.json {
@@ -151,10 +160,17 @@ fn opened(attempts: impl Iterator<Item = polywarp::Result<Device>>) -> (Vec<Devi
 
 fn run_with_progress(devices: &[Device], options: &Options) -> Table {
     let bar = progress_bar("{bar:30} {pos}/{len} {elapsed}  {wide_msg}");
+    let mut last_line = Instant::now();
     let table = bench::run(devices, options, &mut |progress| {
         bar.set_length(progress.total as u64);
         bar.set_position(progress.done as u64);
         bar.set_message(progress.what.clone());
+        let is_under_way = progress.done < progress.total;
+        if bar.is_hidden() && is_under_way && last_line.elapsed() >= BETWEEN_LINES {
+            last_line = Instant::now();
+            // Ignored, because nobody can be told when standard error is closed.
+            let _ = writeln!(io::stderr(), "{} of {}: {}", progress.done, progress.total, progress.what);
+        }
         log::info!("{} of {}: {}", progress.done, progress.total, progress.what);
     });
     bar.finish_and_clear();

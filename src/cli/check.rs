@@ -10,7 +10,7 @@ use polywarp::{DType, Device};
 
 use serde_json::json;
 
-use super::{Fault, Verdict, chosen_device, progress_bar, say};
+use super::{BETWEEN_LINES, Fault, Verdict, chosen_device, progress_bar, say};
 
 /// Compares a device with the float64 oracle, operation by operation, and holds it to the rest of what is promised
 #[derive(clap::Args)]
@@ -81,11 +81,9 @@ fn cores() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Between two lines of progress where nobody watches a bar.
-const BETWEEN_LINES: Duration = Duration::from_secs(5);
-
 fn run_with_progress(device: &Device, selection: &Selection, json: bool) -> Result<harness::Report, Fault> {
     let bar = progress_bar("{bar:30} {pos}/{len} {elapsed}, {prefix} failed  {wide_msg}");
+    bar.set_prefix("0"); // the first case has not ended yet
     let (mut failed, mut written) = (0, Ok(()));
     let (start, mut last_line) = (Instant::now(), Instant::now());
     let report = harness::run(device, selection, &mut |progress| {

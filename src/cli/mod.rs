@@ -22,6 +22,7 @@ use std::io::{self, IsTerminal, Write};
 use std::panic;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
@@ -110,6 +111,9 @@ impl From<Error> for Fault {
         }
     }
 }
+
+/// Between two lines of progress where nobody watches a bar.
+const BETWEEN_LINES: Duration = Duration::from_secs(5);
 
 /// A progress bar for long work: on standard error, and only on a terminal.
 fn progress_bar(template: &str) -> ProgressBar {

@@ -84,11 +84,23 @@ pub fn best_with_reasons() -> Result<Choice> {
 
 fn best_opened(opening: Opening) -> Result<Choice> {
     if let Some(name) = std::env::var_os(DEVICE_VARIABLE).filter(|name| !name.is_empty()) {
-        return Ok(Choice { device: device_with(&name.to_string_lossy(), opening)?, rejected: Vec::new() });
+        let name = name.to_string_lossy();
+        let device = device_with(&name, opening).map_err(|error| named_by_variable(error, &name))?;
+        return Ok(Choice { device, rejected: Vec::new() });
     }
     // Each step runs only when the one before it found nothing: loading graphics drivers takes longer than starting CUDA.
     let gpus = std::iter::once_with(cuda_entries).chain(std::iter::once_with(wgpu_entries)).flatten();
     choose(gpus.chain(std::iter::once_with(cpu_entry).flatten()), |entry| entry.open_with(opening))
+}
+
+/// `error` of the device that [`DEVICE_VARIABLE`] names: who did not set it in this program must learn of it.
+fn named_by_variable(error: Error, name: &str) -> Error {
+    match error {
+        Error::BackendUnavailable { backend, reason } => {
+            Error::BackendUnavailable { backend, reason: format!("{reason}; {DEVICE_VARIABLE}={name} is set") }
+        }
+        other => other,
+    }
 }
 
 fn choose(
@@ -131,6 +143,13 @@ mod tests {
             Ok(Device::cpu())
         })?;
         Ok((opened.into_inner(), choice))
+    }
+
+    #[test]
+    fn backend_that_the_variable_asks_for_and_is_missing_is_told_with_the_variable() {
+        let missing = Error::BackendUnavailable { backend: "cuda", reason: "no driver".to_owned() };
+        let told = named_by_variable(missing, "cuda:0").to_string();
+        assert_eq!(told, "the cuda backend is not available: no driver; POLYWARP_DEVICE=cuda:0 is set");
     }
 
     #[test]

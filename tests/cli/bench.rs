@@ -16,6 +16,12 @@ fn as_strs(words: &[String]) -> Vec<&str> {
 }
 
 #[test]
+fn words_that_no_case_has_are_named() {
+    let said = refused(&as_strs(&quick(&["--only", "nosuch", "--only", "softmx"])), 2);
+    assert!(said.contains("no case has `nosuch` or `softmx` in its name"), "{said}");
+}
+
+#[test]
 fn table_lines_and_page_of_one_suite() {
     let folder = Folder::new("bench");
     let (lines, page) = (folder.path("lines.jsonl"), folder.path("page.html"));

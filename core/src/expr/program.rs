@@ -315,7 +315,10 @@ impl<'a> Compiler<'a> {
         match kind {
             Kind::Input(i) => match self.inputs.get(*i) {
                 Some(&dtype) => Ok(Some(dtype)),
-                None => Err(invalid(format!("uses input {i}, but {} were given", self.inputs.len()))),
+                None => Err(invalid(format!(
+                    "uses input {i}, but only {} of them are given (the first is 0)",
+                    self.inputs.len()
+                ))),
             },
             Kind::Constant(_) | Kind::Index => Ok(None),
             Kind::Unary(_, x) => self.infer(x),

@@ -300,7 +300,11 @@ impl fmt::Display for Report {
         )?;
         match self.problem() {
             Some(problem) => write!(f, "NOT OK: {problem} ({:.1} s)", self.seconds),
-            None => write!(f, "ok: {} cases passed in {:.1} s", self.total.passed, self.seconds),
+            None => {
+                let passed = self.total.passed;
+                let cases = if passed == 1 { "case" } else { "cases" };
+                write!(f, "ok: {passed} {cases} passed in {:.1} s", self.seconds)
+            }
         }
     }
 }

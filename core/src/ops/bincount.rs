@@ -122,7 +122,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// As [`Bincount::new`]; [`Error::UndefinedForDType`] for floats and bool; memory errors of the device. Of a read afterwards:
+    /// As [`Bincount::new`]; [`Error::InvalidArgument`] for floats and bool; memory errors of the device. Of a read afterwards:
     /// [`Error::PositionOutside`].
     pub fn bincount(&self, bins: u64) -> Result<Tensor> {
         self.bincount_by(bins, Some(Look::of(Indexing::Bincount, bins)))

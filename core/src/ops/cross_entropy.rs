@@ -451,7 +451,7 @@ impl Tensor {
     /// The cross-entropy of each row. A target that is neither a class nor the ignored one is an error of the next read.
     ///
     /// # Errors
-    /// As [`CrossEntropy::new`]; [`Error::UndefinedForDType`] for targets that are floats or bool; [`Error::DeviceMismatch`]; memory errors
+    /// As [`CrossEntropy::new`]; [`Error::InvalidArgument`] for targets that are floats or bool; [`Error::DeviceMismatch`]; memory errors
     /// of the device. Of a read afterwards: [`Error::PositionOutside`].
     pub fn cross_entropy_with(&self, targets: &Tensor, options: &CrossEntropyOptions<'_>) -> Result<Losses> {
         let given = targets;

@@ -259,7 +259,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// As [`Take::new`]; [`Error::UndefinedForDType`] for indices that are floats or bool; [`Error::DeviceMismatch`]; memory errors of
+    /// As [`Take::new`]; [`Error::InvalidArgument`] for indices that are floats or bool; [`Error::DeviceMismatch`]; memory errors of
     /// the device. Of a read afterwards: [`Error::PositionOutside`].
     pub fn take(&self, indices: &Tensor) -> Result<Tensor> {
         self.take_by(Indexing::Take, indices, None, None)
@@ -411,7 +411,10 @@ fn narrowed(
             let fits = index.compare(CompareFn::Ge, *range.start()) & index.compare(CompareFn::Le, *range.end());
             Tensor::map(&fits.select(index.cast(dtype), Expr::constant(nowhere).cast(dtype)), &[indices])
         }
-        dtype if dtype.is_float() || dtype == DType::Bool => Err(Error::UndefinedForDType { op, dtype }),
+        dtype if dtype.is_float() || dtype == DType::Bool => {
+            let reason = format!("{op} takes integers here (positions, classes), not {dtype}; convert with cast()");
+            Err(Error::InvalidArgument { what: "positions", reason })
+        }
         _ => indices.cast(DType::I32)?.contiguous(),
     }
 }

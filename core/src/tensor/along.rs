@@ -26,7 +26,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// As [`Gather::new`]; [`Error::UndefinedForDType`] for indices that are floats or bool; [`Error::DeviceMismatch`]; memory errors of
+    /// As [`Gather::new`]; [`Error::InvalidArgument`] for indices that are floats or bool; [`Error::DeviceMismatch`]; memory errors of
     /// the device. Of a read afterwards: [`Error::PositionOutside`].
     pub fn gather(&self, indices: &Tensor, axis: impl Position) -> Result<Tensor> {
         self.gather_by(Indexing::Gather, indices, self.axis(axis)?, None)

@@ -229,7 +229,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// [`Error::UndefinedForDType`] for floats and bool; [`Error::RankTooLarge`]; [`Error::IndexWidth`]; memory errors of the device. Of a
+    /// [`Error::InvalidArgument`] for floats and bool; [`Error::RankTooLarge`]; [`Error::IndexWidth`]; memory errors of the device. Of a
     /// read afterwards: [`Error::PositionOutside`].
     pub fn one_hot(&self, classes: u64, dtype: DType) -> Result<Tensor> {
         self.one_hot_by(classes, dtype, Some(Look::of(Indexing::OneHot, classes)))

@@ -13,6 +13,7 @@
 //! | programs of several results, updates in place | `update.rs` |
 //! | products, reductions, random numbers; their keys | `compute.rs`; `random_key.rs` |
 //! | the best few, order statistics, distinct values; statistics | `order.rs`; `statistics.rs` |
+//! | a tensor as text | `show.rs` |
 //! | grouped, 8-bit and 2:4 compressed products | `grouped.rs`, `quantize.rs`, `sparse24.rs` |
 
 mod along;
@@ -28,6 +29,7 @@ mod order;
 pub(crate) mod outside;
 pub(crate) mod quantize;
 mod random_key;
+mod show;
 mod sparse24;
 mod statistics;
 mod update;
@@ -459,7 +461,9 @@ impl Tensor {
     /// [`Error::DTypeMismatch`], [`Error::DataLength`]; [`Error::OverlappingOutput`] when this view reaches an element
     /// twice; [`Error::Recording`] inside of a recording; memory errors of the device for a view that is not contiguous.
     pub fn write<T: Element>(&self, data: &[T]) -> Result<()> {
-        self.expect_dtype("write", T::DTYPE)?;
+        if self.dtype != T::DTYPE {
+            return Err(Error::DTypeMismatch { op: "write", expected: self.dtype, got: T::DTYPE });
+        }
         if self.elements() != data.len() as u64 {
             let (shape, expected) = (self.dims().to_vec(), self.elements());
             return Err(Error::DataLength { shape, expected, got: data.len() as u64 });

@@ -123,7 +123,8 @@ impl Tensor {
             return Err(Error::AmbiguousReshape { inferred, shape: dims.to_vec() });
         }
         if let Some(bad) = dims.iter().find(|&&d| d < -1) {
-            return Err(Error::InvalidArgument { what: "shape", reason: format!("extent {bad} in {dims:?}") });
+            let reason = format!("extent {bad} in {dims:?}; give extents from 0 on, and -1 for the one to infer");
+            return Err(Error::InvalidArgument { what: "shape", reason });
         }
         let known: Vec<u64> = dims.iter().filter(|&&d| d >= 0).map(|&d| d as u64).collect();
         let product = Shape::new(&known)?.elements();
@@ -135,10 +136,18 @@ impl Tensor {
     /// Without dimension `axis`, whose extent must be 1.
     ///
     /// # Errors
-    /// [`Error::AxisOutOfRange`], [`Error::ReshapeSize`] when the extent is not 1.
+    /// [`Error::AxisOutOfRange`], [`Error::InvalidArgument`] when the extent is not 1.
     pub fn squeeze(&self, axis: impl Position) -> Result<Tensor> {
         let mut dims = self.dims().to_vec();
-        dims.remove(self.axis(axis)?);
+        let axis = self.axis(axis)?;
+        let extent = dims.remove(axis);
+        if extent != 1 {
+            let reason = format!(
+                "squeeze takes an axis of extent 1, and axis {axis} of {:?} has {extent}; take one index by select(), or reshape()",
+                self.dims()
+            );
+            return Err(Error::InvalidArgument { what: "axis", reason });
+        }
         self.reshape(dims)
     }
 

@@ -229,7 +229,10 @@ impl Interface {
         for declared in &self.buffers {
             let at = (declared.group, declared.binding);
             let Some(binding) = bindings.iter().find(|b| (b.group, b.binding) == at) else {
-                return Err(refused(at, format!("the shader declares `{}` here but nothing is bound", declared.name)));
+                return Err(refused(
+                    at,
+                    format!("the shader declares `{}` here but nothing is bound; bind a buffer", declared.name),
+                ));
             };
             let memory = own(&binding.buffer)?;
             let bytes = limits.check_range(declared, binding, memory)?;

@@ -229,7 +229,8 @@ fn no_gpu(entries: &[DeviceEntry], card: bool) -> Finding {
             format!("only GPUs in software were found ({}); they are for testing, the CPU is used", some.join(", "))
         }
     };
-    let fix = if card { "see the other findings; install the card's driver" } else { "nothing, if there is no card" };
+    let fix =
+        if card { "see the other findings; install the card's driver" } else { "nothing to do if there is no card" };
     if card { Finding::error(what, fix) } else { Finding::warning(what, fix) }
 }
 

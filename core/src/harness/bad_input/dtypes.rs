@@ -33,7 +33,7 @@ pub(super) fn read_dtype(device: &Device) -> Answer {
         matches!(e, Error::DTypeMismatch { expected: DType::I32, got: DType::F32, .. })
     })?;
     refused("i32 written to f32", ones(device, &[2])?.write(&[1i32, 2]), |e| {
-        matches!(e, Error::DTypeMismatch { op: "write", expected: DType::I32, got: DType::F32 })
+        matches!(e, Error::DTypeMismatch { op: "write", expected: DType::F32, got: DType::I32 })
     })
 }
 

@@ -82,9 +82,11 @@ pub(super) fn by_position(device: &Device) -> Answer {
     refused("linspace to 1e300 in f32", Tensor::linspace(device, DType::F32, 0.0, 1e300, 3), |e| {
         matches!(e, Error::NumberOutOfRange { op: "linspace", .. })
     })?;
-    refused("classes of f32", vector.one_hot(3, DType::F32), |e| {
-        matches!(e, Error::UndefinedForDType { op: "one_hot", dtype: DType::F32 })
-    })?;
+    refused(
+        "classes of f32",
+        vector.one_hot(3, DType::F32),
+        |e| matches!(e, Error::InvalidArgument { what: "positions", reason } if reason.contains("one_hot takes integers")),
+    )?;
     refused("a mask of f32", x.masked_fill(&vector, 0.0), |e| {
         matches!(e, Error::DTypeMismatch { op: "masked_fill", expected: DType::Bool, got: DType::F32 })
     })?;
@@ -102,9 +104,11 @@ pub(super) fn along_axes(device: &Device) -> Answer {
     refused("a vector of positions of a matrix", x.gather(&vector, 0), shape("gather"))?;
     let three_lines = must(Tensor::zeros(device, DType::I32, [3, 1]))?;
     refused("3 lines of positions for 2", x.gather(&three_lines, 1), |e| matches!(e, Error::ShapeMismatch { .. }))?;
-    refused("positions of f32", x.gather(&x, 1), |e| {
-        matches!(e, Error::UndefinedForDType { op: "gather", dtype: DType::F32 })
-    })?;
+    refused(
+        "positions of f32",
+        x.gather(&x, 1),
+        |e| matches!(e, Error::InvalidArgument { what: "positions", reason } if reason.contains("gather takes integers")),
+    )?;
     refused("axis 2 of 2", x.gather(&at, 2), |e| matches!(e, Error::AxisOutOfRange { axis: 2, rank: 2 }))?;
     refused("a matrix of indices", x.index_select(&at, 1), |e| {
         matches!(e, Error::InvalidArgument { what: "indices", .. })

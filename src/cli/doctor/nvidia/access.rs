@@ -40,8 +40,7 @@ impl Nvidia {
             let what = "no NVIDIA card on the PCI bus";
             found.push(Finding::note(
                 what,
-                "nothing, if there is none; else check its seating and power, and a virtual \
-                                            machine's passthrough",
+                "nothing to do if there is none; else check its seating and power, and a virtual machine's passthrough",
             ));
         }
         if self.wsl && self.library.path.is_none() {
@@ -52,7 +51,8 @@ impl Nvidia {
             found.push(self.stub(Grave(Severity::Warning)));
         } else if let (Some(path), Some(why)) = (&self.library.path, self.unstarted()) {
             // A driver is meant to be here: some containers and virtual machines hide the bus.
-            let fix = "nothing, if there is no card; else reinstall NVIDIA's driver and see whether nvidia-smi works";
+            let fix =
+                "nothing to do if there is no card; else reinstall NVIDIA's driver and see whether nvidia-smi works";
             found.push(Finding::note(format!("{path} is there but not usable: {why}"), fix));
         }
         found
@@ -114,7 +114,7 @@ impl Nvidia {
                 Some(_) if self.bus.iter().any(|card| card.driver.as_deref() == driver && card.is_set_aside()) => {
                     Some(Finding::note(
                         format!("{cards} is set aside for a virtual machine ({})", driver.unwrap_or_default()),
-                        "nothing, if that is intended; else unbind it and load NVIDIA's driver (modprobe nvidia)",
+                        "nothing to do if that is intended; else unbind it and load NVIDIA's driver (modprobe nvidia)",
                     ))
                 }
                 Some(other) => {

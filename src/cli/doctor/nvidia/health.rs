@@ -137,7 +137,7 @@ impl State {
             }
             Some((false, false)) => found.push(Finding::note(
                 format!("{label}: error correction (ECC) is off, so memory errors are not noticed"),
-                "nothing, if that is intended; else sudo nvidia-smi -e 1, then reset the card",
+                "nothing to do if that is intended; else sudo nvidia-smi -e 1, then reset the card",
             )),
             _ => {}
         }
