@@ -8,6 +8,9 @@
 
 mod gamma;
 mod poisson;
+mod whole;
+
+pub(crate) use whole::below as whole_number_below;
 
 use super::Generator;
 use crate::ops::{Missing, SearchSide, SortOrder};
@@ -102,16 +105,6 @@ fn uniform_64() -> Expr {
     const STEP: f64 = 1.0 / (134_217_728.0 * LOW); // 2^-53
     let [high, low] = [word() / 32, other_word() / 64].map(|bits| bits.cast(DType::F64));
     (high * LOW + low) * STEP
-}
-
-/// The high word of the product of a word and `n`, from halves of 16 bits.
-fn high_of(word: Expr, n: u32) -> Expr {
-    const HALF: i64 = 1 << 16;
-    let (n_high, n_low) = (i64::from(n >> 16), i64::from(n & 0xffff));
-    let (high, low) = (word.clone() / HALF, word % HALF);
-    let [across, down] = [low.clone() * n_high, high.clone() * n_low];
-    let middle = low * n_low / HALF + across.clone() % HALF + down.clone() % HALF;
-    high * n_high + across / HALF + down / HALF + middle / HALF
 }
 
 /// The inverse of the error function at p - q, where p + q = 1, by polynomials of -ln(4 p q) (M. Giles, "Approximating the erfinv function",
@@ -237,49 +230,6 @@ impl Generator {
         let radius = (exponential_in(dtype, 0) * 2.0).sqrt();
         let z = radius * (unit_in(dtype, words_of(dtype)) * std::f64::consts::TAU).cos();
         self.draw(OP, shape, &(z * std + mean).cast(dtype), &[])
-    }
-
-    /// Whole numbers from `low` on and below `high`, each as likely as any other but for 2^-32 of its share: the high word of the product of 64
-    /// random bits and high - low (D. Lemire, "Fast random integer generation in an interval", ACM TOMACS 29, 2019, without its rejection).
-    ///
-    /// ```
-    /// use polywarp_core::{DType, Device, Generator};
-    ///
-    /// let dice = Generator::new(&Device::cpu(), 5)?.randint(DType::I32, [100], 1, 7)?.to_vec::<i32>()?;
-    /// assert!((1..7).all(|face| dice.contains(&face)) && dice.iter().all(|face| (1..7).contains(face)));
-    /// # Ok::<(), polywarp_core::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::UndefinedForDType`] for floats and bool; [`Error::InvalidArgument`] for no number, more than 2^32 of them, and bounds that
-    /// `dtype` does not hold; memory errors of the device.
-    pub fn randint(&self, dtype: DType, shape: impl IntoShape, low: i64, high: i64) -> Result<Tensor> {
-        const OP: &str = "randint";
-        let (least, most) = dtype.integer_range().ok_or(Error::UndefinedForDType { op: OP, dtype })?;
-        let (first, end) = (i128::from(low), i128::from(high));
-        let count = end - first;
-        if !(1..=1 << 32).contains(&count) || first < least || end - 1 > most {
-            return refuse(
-                "range",
-                format!("{OP} from {low} to below {high} of {dtype}: 1 to 2^32 numbers that it holds"),
-            );
-        }
-        let offset = match u32::try_from(count) {
-            Ok(count) => {
-                // 64 bits times the count: the high word of the upper product, and what the sum below it carries.
-                let carried = high_of(other_word(), count);
-                let sum = word() * i64::from(count) + &carried;
-                high_of(word(), count) + sum.compare(CompareFn::Lt, carried).select(1, 0)
-            }
-            Err(_) => word(),
-        };
-        let number = if dtype.size_bytes() == 8 {
-            offset.cast(dtype) + low
-        } else {
-            // Of 32 bits sums wrap.
-            (offset + low.rem_euclid(1 << 32)).cast(dtype)
-        };
-        self.draw(OP, shape, &number, &[])
     }
 
     /// True with probability `p`: where the random word is below p 2^32, rounded. 0 and 1 are exact.
