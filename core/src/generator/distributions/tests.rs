@@ -140,6 +140,27 @@ fn inverse_of_the_error_function_is_exact_to_a_few_roundings() {
     }
 }
 
+/// By the error function itself, far into the tail on both sides, and about the middle.
+#[test]
+fn inverse_of_the_error_function_in_f64_is_exact_to_a_few_roundings() {
+    let q: Vec<f64> = (0..600).map(|i| 0.5 * 10f64.powf(-f64::from(i) * 0.4)).filter(|q| *q > 1e-220).collect();
+    let q: Vec<f64> = q.into_iter().chain((1..100).map(|i| f64::from(i) / 200.0)).collect();
+    let (p, n): (Vec<f64>, _) = (q.iter().map(|q| 1.0 - q).collect(), q.len() as u64);
+    for device in [Device::cpu(), Device::new(ReferenceBackend::default())] {
+        let [p, tail] = [&p, &q].map(|x| Tensor::from_slice(&device, x, [n]).unwrap());
+        for (sign, p, q) in [(1.0, &p, &tail), (-1.0, &tail, &p)] {
+            let found = Tensor::map(&erfinv_of_64(&Expr::input(0), &Expr::input(1)), &[p, q]).unwrap();
+            for (tail, x) in tail.to_vec::<f64>().unwrap().into_iter().zip(found.to_vec::<f64>().unwrap()) {
+                let x = sign * x;
+                // 2 q = erfc(x); the slope of the logarithm of erfc is about -2 x in the tail.
+                let slope = std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp() / libm::erfc(x);
+                let off = ((libm::erfc(x) / (2.0 * tail)).ln()) / slope;
+                assert!(off.abs() < 4e-15 * x.abs().max(0.25), "q = {tail}: {x} is off by {off}");
+            }
+        }
+    }
+}
+
 #[test]
 fn bernoulli_has_its_share() {
     for p in [0.0, 1e-3, 0.3, 0.5, 0.999, 1.0] {
@@ -148,9 +169,11 @@ fn bernoulli_has_its_share() {
         let error = 5.0 * (n * p * (1.0 - p)).sqrt();
         let found = count(&generator(9).bernoulli([N], p).unwrap());
         assert!((found - n * p).abs() <= error, "{p}: {found}");
-        let all = Tensor::full(&Device::cpu(), DType::F32, [N], p).unwrap();
-        let found = count(&Generator::new(all.device(), 10).unwrap().bernoulli_of(&all).unwrap());
-        assert!((found - n * p).abs() <= error, "of a tensor, {p}: {found}");
+        for dtype in [DType::F32, DType::F64] {
+            let all = Tensor::full(&Device::cpu(), dtype, [N], p).unwrap();
+            let found = count(&Generator::new(all.device(), 10).unwrap().bernoulli_of(&all).unwrap());
+            assert!((found - n * p).abs() <= error, "of a tensor of {dtype}, {p}: {found}");
+        }
     }
     let p = Tensor::from_slice(&Device::cpu(), &[f32::NAN, -1.0, 2.0], [3]).unwrap();
     let found = Generator::new(p.device(), 1).unwrap().bernoulli_of(&p).unwrap();
@@ -290,6 +313,29 @@ fn uniform_numbers_do_not_reach_the_upper_end() {
     assert_eq!(last_below(DType::F16, 1.0001), 1.0);
 }
 
+/// [`Tensor::random`] of f64 is what a generator gives for that key.
+#[test]
+fn random_tensors_of_f64_are_the_numbers_of_a_generator() {
+    use crate::Distribution;
+
+    let device = Device::cpu();
+    let (seed, stream) = (1 << 40 | 9, 3 << 32 | 0xffff_ffff);
+    let generator = Generator::new(&device, seed).unwrap();
+    let again = || generator.set_state([9, 1 << 8, u32::MAX, 3]).unwrap();
+    let random = |distribution| Tensor::random(&device, DType::F64, [3, 57], distribution, seed, stream);
+    let bytes = |numbers: Result<Tensor>| numbers.unwrap().to_vec::<f64>().unwrap();
+    again();
+    let uniform = bytes(random(Distribution::Uniform { low: -1.5, high: 2.0 }));
+    assert_eq!(uniform, bytes(generator.uniform(DType::F64, [3, 57], -1.5, 2.0)));
+    again();
+    let normal = bytes(random(Distribution::Normal { mean: 2.0, std: 0.5 }));
+    assert_eq!(normal, bytes(generator.normal(DType::F64, [3, 57], 2.0, 0.5)));
+    assert!(normal.iter().chain(&uniform).any(|x| f64::from(*x as f32) != *x));
+    assert!(matches!(random(Distribution::Bits), Err(Error::UndefinedForDType { dtype: DType::F64, .. })));
+    let wrong = random(Distribution::Normal { mean: 0.0, std: -1.0 });
+    assert!(matches!(wrong, Err(Error::InvalidArgument { what: "distribution", .. })));
+}
+
 #[test]
 fn parameters_that_mean_nothing_are_refused() {
     let generator = generator(15);
@@ -311,7 +357,8 @@ fn parameters_that_mean_nothing_are_refused() {
         assert!(matches!(result, Err(Error::UndefinedForDType { .. })), "{result:?}");
     };
     undefined(generator.randint(DType::F32, [1], 0, 2));
-    undefined(generator.truncated_normal(DType::F64, [1], [0.0, 1.0], [-1.0, 1.0]));
+    undefined(generator.truncated_normal(DType::I32, [1], [0.0, 1.0], [-1.0, 1.0]));
+    undefined(generator.bernoulli_of(&Tensor::zeros(generator.low.device(), DType::U32, [1]).unwrap()));
     undefined(generator.uniform(DType::U32, [1], 0.0, 1.0));
     undefined(generator.normal(DType::I32, [1], 0.0, 1.0));
     let weights = Tensor::from_slice(generator.low.device(), &[1.0f32, 2.0], [2]).unwrap();

@@ -5,7 +5,7 @@ use super::{Answer, Test, demand};
 use crate::generator::whole_number_below;
 use crate::harness::ReferenceBackend;
 use crate::ops::{PadMode, ScatterFn};
-use crate::{DType, Device, Error, Expr, Generator, MeshOrder, Replacement, Result, Tensor};
+use crate::{DType, Device, Distribution, Error, Expr, Generator, MeshOrder, Replacement, Result, Tensor};
 
 pub(super) const ROWS: &[(&str, Test)] = &[
     ("whole and uniform numbers are drawn with the same bits everywhere", draws),
@@ -121,7 +121,7 @@ type Draw = (&'static str, f64, usize, fn(&Generator) -> Result<Tensor>);
 const DRAWN_OF_EACH: u64 = 257;
 
 /// What is kept or refused by a rounded number is another one where that falls the other way: once in thousands.
-const DRAWS: [Draw; 18] = [
+const DRAWS: [Draw; 28] = [
     ("normal", 6.7, 0, |g| g.normal(DType::F32, [DRAWN_OF_EACH], 0.0, 1.0)),
     ("exponential", 0.0, 0, |g| g.exponential(DType::F32, [DRAWN_OF_EACH], 1.0)),
     ("normal of f64", 9.4, 0, |g| g.normal(DType::F64, [DRAWN_OF_EACH], 0.0, 1.0)),
@@ -141,6 +141,28 @@ const DRAWS: [Draw; 18] = [
     ("poisson of a tensor", 0.0, 1, |g| g.poisson_of(&Tensor::full(device_of(g), DType::F32, [DRAWN_OF_EACH], 20.0)?)),
     ("bernoulli of a tensor", 0.0, 0, |g| {
         g.bernoulli_of(&Tensor::full(device_of(g), DType::F32, [DRAWN_OF_EACH], 0.3)?)?.cast(DType::U32)
+    }),
+    // The square root of a logarithm, times the deviation.
+    ("truncated normal of f64", 2.0, 0, |g| g.truncated_normal(DType::F64, [DRAWN_OF_EACH], [0.0, 1.0], [-1.0, 2.0])),
+    ("truncated normal of a tail of f64", 2.0, 0, |g| {
+        g.truncated_normal(DType::F64, [DRAWN_OF_EACH], [0.0, 1.0], [9.0, f64::INFINITY])
+    }),
+    ("gamma of f64", 12.0, 1, |g| g.gamma(DType::F64, [DRAWN_OF_EACH], 3.0, 1.0)),
+    ("gamma below 1 of f64", 4.0, 1, |g| g.gamma(DType::F64, [DRAWN_OF_EACH], 0.4, 1.0)),
+    ("gamma of a tensor of f64", 12.0, 1, |g| {
+        g.gamma_of(&Tensor::full(device_of(g), DType::F64, [DRAWN_OF_EACH], 3.0)?)
+    }),
+    ("beta of f64", 2.0, 1, |g| g.beta(DType::F64, [DRAWN_OF_EACH], 2.0, 3.0)),
+    ("poisson of f64", 0.0, 1, |g| g.poisson(DType::F64, [DRAWN_OF_EACH], 3.0)),
+    ("poisson of a tensor of f64", 0.0, 1, |g| {
+        g.poisson_of(&Tensor::full(device_of(g), DType::F64, [DRAWN_OF_EACH], 20.0)?)
+    }),
+    ("bernoulli of a tensor of f64", 0.0, 0, |g| {
+        g.bernoulli_of(&Tensor::full(device_of(g), DType::F64, [DRAWN_OF_EACH], 0.3)?)?.cast(DType::U32)
+    }),
+    ("random tensor of f64", 9.4, 0, |g| {
+        let normal = Distribution::Normal { mean: 0.0, std: 1.0 };
+        Tensor::random(device_of(g), DType::F64, [DRAWN_OF_EACH], normal, 2027, 5 << 32)
     }),
     ("multinomial", 0.0, 0, |g| g.multinomial(&weights(g)?, DRAWN_OF_EACH, Replacement::With)),
     ("multinomial without replacement", 0.0, 2, |g| g.multinomial(&weights(g)?, 5, Replacement::Without)),
