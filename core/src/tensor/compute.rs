@@ -309,7 +309,9 @@ impl Tensor {
         seed: u64,
         stream: u64,
     ) -> Result<Tensor> {
-        if let Some(numbers) = numbers_of_64(distribution, seed, stream).filter(|_| dtype == DType::F64) {
+        if dtype == DType::F64
+            && let Some(numbers) = numbers_of_64(distribution, seed, stream)
+        {
             distribution.check()?;
             return Tensor::generate(device, distribution.name(), dtype, shape, &numbers);
         }

@@ -4,7 +4,8 @@
 //! to 37, each summed from its small end so that rare numbers have their share. From 10 on W. Hörmann's transformed rejection ("The
 //! transformed rejection method for generating Poisson random variables", Insurance: Mathematics and Economics 12, 1993, algorithm PTRS,
 //! without its squeezes). The logarithm of a probability is Stirling's with the deviance as a series (C. Loader, "Fast and accurate
-//! computation of binomial probabilities", 2000): no large terms cancel. In f64 lgamma gives it instead: rates end at 2^23, where terms of 2^27 leave 27 bits.
+//! computation of binomial probabilities", 2000): no large terms cancel. In f64 lgamma gives it instead: rates end at 2^23, where terms of 2^27
+//! that cancel keep 26 bits behind the point.
 //!
 //! The decision to know: programs have no loops, so that each element makes all of its 16 tries, two in a launch, and takes the first that is
 //! kept. At rate 10, where most are refused, it is one of 4, and all 16 with a probability of 2e-10; such an element is the rate, rounded.
