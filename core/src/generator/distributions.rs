@@ -8,9 +8,12 @@
 
 mod gamma;
 mod poisson;
+mod whole;
+
+pub(crate) use whole::below as whole_number_below;
 
 use super::Generator;
-use crate::ops::{Missing, SearchSide, SortOrder};
+use crate::ops::{Distribution, Missing, SearchSide, SortOrder};
 use crate::{BinaryFn, CompareFn, DType, Error, Expr, IntoShape, Position, Result, Scalar, Shape, Tensor};
 
 /// Whether what was drawn can be drawn again.
@@ -40,10 +43,15 @@ fn other_word() -> Expr {
     another_word(0)
 }
 
-/// Word number `n` after the first, up to 32 of them: of streams from 2^63 on, 2^58 apart, to which no generator comes.
+/// Word number `n` after the first, up to 64 of them: of streams from 2^63 on, 2^57 apart, to which no generator comes.
 fn another_word(n: u32) -> Expr {
     let [seed_low, seed_high, low, high] = key();
-    Expr::random([seed_low, seed_high, low, high ^ i64::from(1u32 << 31 | n << 26)])
+    Expr::random([seed_low, seed_high, low, high ^ i64::from(stream_of(n))])
+}
+
+/// The bits of the stream's upper word in which that of word number `n` after the first differs.
+fn stream_of(n: u32) -> u32 {
+    1 << 31 | (n % 32) << 26 | (n / 32) << 25
 }
 
 /// (w + 1/2) 2^-32 in f32, of u32.
@@ -69,7 +77,12 @@ fn word_number(n: u32) -> Expr {
     if n == 0 { word() } else { another_word(n - 1) }
 }
 
-/// The words from number `n` on that a formula in `dtype` takes as one: two in f64.
+/// What numbers of `dtype` are computed in.
+fn computed_in(dtype: DType) -> DType {
+    if dtype == DType::F64 { dtype } else { DType::F32 }
+}
+
+/// How many words a formula in `dtype` takes as one: two in f64.
 fn words_of(dtype: DType) -> u32 {
     if dtype == DType::F64 { 2 } else { 1 }
 }
@@ -85,33 +98,63 @@ fn unit_in(dtype: DType, n: u32) -> Expr {
     if dtype == DType::F64 { unit_of_64([n, n + 1].map(word_number)) } else { unit(word_number(n)) }
 }
 
-/// [`exponential_of`] word number `n`; in f64 of the next one, too: from 2^-65 to 45.05.
+/// [`unit`] of the `n`-th number after the first word, of as many words as `dtype` takes: of f64 the first one begins behind word 0, too.
+fn later_unit(dtype: DType, n: u32) -> Expr {
+    unit_in(dtype, 1 + n * words_of(dtype))
+}
+
+/// [`exponential_of`] word number `n`; in f64 of the next one, too.
 fn exponential_in(dtype: DType, n: u32) -> Expr {
-    if dtype != DType::F64 {
-        return exponential_of(word_number(n));
-    }
-    let [high, low] = [n, n + 1].map(word_number);
+    if dtype == DType::F64 { exponential_of_64([n, n + 1].map(word_number)) } else { exponential_of(word_number(n)) }
+}
+
+/// The same of 64 bits, in f64: from 2^-65 to 45.05.
+fn exponential_of_64([high, low]: [Expr; 2]) -> Expr {
     let is_low = high.compare(CompareFn::Lt, 1i64 << 31);
     let small = unit_of_64([high, low].map(|word| is_low.select(word.clone(), mirrored(word))));
     -is_low.select(small.log(), (-small).log1p())
 }
 
-/// Uniform in [0, 1) in steps of 2^-53, in f64. Every step is exact.
-fn uniform_64() -> Expr {
+/// Uniform in [0, 1) in steps of 2^-53, in f64, of two words. Every step is exact.
+fn uniform_of_64([high, low]: [Expr; 2]) -> Expr {
     const LOW: f64 = 67_108_864.0; // 2^26
     const STEP: f64 = 1.0 / (134_217_728.0 * LOW); // 2^-53
-    let [high, low] = [word() / 32, other_word() / 64].map(|bits| bits.cast(DType::F64));
+    let [high, low] = [high / 32, low / 64].map(|bits| bits.cast(DType::F64));
     (high * LOW + low) * STEP
 }
 
-/// The high word of the product of a word and `n`, from halves of 16 bits.
-fn high_of(word: Expr, n: u32) -> Expr {
-    const HALF: i64 = 1 << 16;
-    let (n_high, n_low) = (i64::from(n >> 16), i64::from(n & 0xffff));
-    let (high, low) = (word.clone() / HALF, word % HALF);
-    let [across, down] = [low.clone() * n_high, high.clone() * n_low];
-    let middle = low * n_low / HALF + across.clone() % HALF + down.clone() % HALF;
-    high * n_high + across / HALF + down / HALF + middle / HALF
+/// Uniform in [0, 1) in steps of 2^-24, in f64 of 2^-53.
+fn uniform_in(dtype: DType) -> Expr {
+    if dtype == DType::F64 { uniform_of_64([word(), other_word()]) } else { Expr::uniform(key()) }
+}
+
+/// `unit`, which is uniform in [0, 1), moved to [low, high); what would be rounded to `high` becomes the number below it.
+fn uniform_between(dtype: DType, unit: Expr, low: f64, high: f64) -> Expr {
+    (unit * (high - low) + low).binary(BinaryFn::Min, last_below(dtype, high).max(low)).cast(dtype)
+}
+
+/// Box and Muller's cosine of an exponential number and a uniform one.
+fn normal_of(exponential: Expr, unit: Expr) -> Expr {
+    (exponential * 2.0).sqrt() * (unit * std::f64::consts::TAU).cos()
+}
+
+/// The f64 of a seed and a stream that [`Generator::uniform`] and [`Generator::normal`] give for that key; none of [`Distribution::Bits`].
+pub(crate) fn numbers_of_64(distribution: Distribution, seed: u64, stream: u64) -> Option<Expr> {
+    let (dtype, [low, high]) = (DType::F64, [stream as u32, (stream >> 32) as u32]);
+    let word = |n: u32| {
+        let high = if n == 0 { high } else { high ^ stream_of(n - 1) };
+        Expr::random([seed as u32, (seed >> 32) as u32, low, high].map(Expr::constant))
+    };
+    match distribution {
+        Distribution::Bits => None,
+        Distribution::Uniform { low, high } => {
+            Some(uniform_between(dtype, uniform_of_64([0, 1].map(word)), low.into(), high.into()))
+        }
+        Distribution::Normal { mean, std } => {
+            let z = normal_of(exponential_of_64([0, 1].map(word)), unit_of_64([2, 3].map(word)));
+            Some(z * f64::from(std) + f64::from(mean))
+        }
+    }
 }
 
 /// The inverse of the error function at p - q, where p + q = 1, by polynomials of -ln(4 p q) (M. Giles, "Approximating the erfinv function",
@@ -146,6 +189,24 @@ fn erfinv_of(p: Expr, q: Expr) -> Expr {
     let central = horner(CENTRAL, w.clone() - 2.5);
     let tail = horner(TAIL, w.binary(BinaryFn::Max, 0.0).sqrt() - 3.0);
     w.compare(CompareFn::Lt, 5.0).select(central, tail) * (p - q)
+}
+
+/// The same in f64: from the smaller of p and q where that is below 1/100, by two steps of Halley's on the logarithm of erfc(x) / (2 q), which is
+/// nearly a parabola; erfc has its digits up to x = 26. They start from the first term of its asymptotic series.
+fn erfinv_of_64(p: &Expr, q: &Expr) -> Expr {
+    const SMALL: f64 = 0.01;
+    let small = p.minimum(q);
+    let log = -(small.clone() * 2.0).log();
+    let less_root_of = |square: &Expr| log.clone() - (square.clone() * std::f64::consts::PI).log() * 0.5;
+    let start = less_root_of(&less_root_of(&log)).sqrt();
+    let far = (0..2).fold(start, |x, _| {
+        let erfc = x.erfc();
+        let slope = (-(x.clone() * &x)).exp() * std::f64::consts::FRAC_2_SQRT_PI / &erfc;
+        let step = -(erfc.log() + &log) / &slope;
+        x.clone() - step.clone() / (step * (x - slope * 0.5) + 1.0)
+    });
+    let far = p.compare(CompareFn::Lt, q).select(-far.clone(), far);
+    small.compare(CompareFn::Lt, SMALL).select(far, (p - q).erfinv())
 }
 
 /// The share of the standard normal distribution below `x`.
@@ -194,14 +255,6 @@ impl Generator {
         if dtype.is_float() { Ok(()) } else { Err(Error::UndefinedForDType { op, dtype }) }
     }
 
-    /// Refuses what is no float of up to 32 bits.
-    fn check_float(op: &'static str, dtype: DType) -> Result<()> {
-        if dtype.is_float() && dtype != DType::F64 {
-            return Ok(());
-        }
-        Err(Error::UndefinedForDType { op, dtype })
-    }
-
     /// Uniform in [low, high): low + (high - low) u, u counting in steps of 2^-24 ([`Expr::uniform`]), in f64 of 2^-53. Computed in f32 (f64 for f64),
     /// rounded to `dtype`; what would be rounded to `high` becomes the number below it.
     ///
@@ -214,10 +267,7 @@ impl Generator {
         if !(low <= high && (high - low).is_finite()) {
             return refuse("range", format!("{OP} in {low}..{high}, which is no interval of finite width"));
         }
-        let unit = if dtype == DType::F64 { uniform_64() } else { Expr::uniform(key()) };
-        let number = unit * (high - low) + low;
-        let last = last_below(dtype, high).max(low);
-        self.draw(OP, shape, &number.binary(BinaryFn::Min, last).cast(dtype), &[])
+        self.draw(OP, shape, &uniform_between(dtype, uniform_in(dtype), low, high), &[])
     }
 
     /// Normal with `mean` and deviation `std`, by Box and Muller (1958): mean + std sqrt(2 e) cos(2 pi u), where e is exponential and u uniform
@@ -234,52 +284,8 @@ impl Generator {
                 format!("{OP} with mean {mean} and deviation {std}; both finite, this not negative"),
             );
         }
-        let radius = (exponential_in(dtype, 0) * 2.0).sqrt();
-        let z = radius * (unit_in(dtype, words_of(dtype)) * std::f64::consts::TAU).cos();
+        let z = normal_of(exponential_in(dtype, 0), unit_in(dtype, words_of(dtype)));
         self.draw(OP, shape, &(z * std + mean).cast(dtype), &[])
-    }
-
-    /// Whole numbers from `low` on and below `high`, each as likely as any other but for 2^-32 of its share: the high word of the product of 64
-    /// random bits and high - low (D. Lemire, "Fast random integer generation in an interval", ACM TOMACS 29, 2019, without its rejection).
-    ///
-    /// ```
-    /// use polywarp_core::{DType, Device, Generator};
-    ///
-    /// let dice = Generator::new(&Device::cpu(), 5)?.randint(DType::I32, [100], 1, 7)?.to_vec::<i32>()?;
-    /// assert!((1..7).all(|face| dice.contains(&face)) && dice.iter().all(|face| (1..7).contains(face)));
-    /// # Ok::<(), polywarp_core::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::UndefinedForDType`] for floats and bool; [`Error::InvalidArgument`] for no number, more than 2^32 of them, and bounds that
-    /// `dtype` does not hold; memory errors of the device.
-    pub fn randint(&self, dtype: DType, shape: impl IntoShape, low: i64, high: i64) -> Result<Tensor> {
-        const OP: &str = "randint";
-        let (least, most) = dtype.integer_range().ok_or(Error::UndefinedForDType { op: OP, dtype })?;
-        let (first, end) = (i128::from(low), i128::from(high));
-        let count = end - first;
-        if !(1..=1 << 32).contains(&count) || first < least || end - 1 > most {
-            return refuse(
-                "range",
-                format!("{OP} from {low} to below {high} of {dtype}: 1 to 2^32 numbers that it holds"),
-            );
-        }
-        let offset = match u32::try_from(count) {
-            Ok(count) => {
-                // 64 bits times the count: the high word of the upper product, and what the sum below it carries.
-                let carried = high_of(other_word(), count);
-                let sum = word() * i64::from(count) + &carried;
-                high_of(word(), count) + sum.compare(CompareFn::Lt, carried).select(1, 0)
-            }
-            Err(_) => word(),
-        };
-        let number = if dtype.size_bytes() == 8 {
-            offset.cast(dtype) + low
-        } else {
-            // Of 32 bits sums wrap.
-            (offset + low.rem_euclid(1 << 32)).cast(dtype)
-        };
-        self.draw(OP, shape, &number, &[])
     }
 
     /// True with probability `p`: where the random word is below p 2^32, rounded. 0 and 1 are exact.
@@ -294,15 +300,16 @@ impl Generator {
         self.draw("bernoulli", shape, &word().compare(CompareFn::Lt, below), &[])
     }
 
-    /// True with the probability that each element of `p` is, floats of up to 32 bits: where the uniform number ([`Expr::uniform`]) is below it.
-    /// NaN gives false. No gradient reaches `p`.
+    /// True with the probability that each element of `p` is, floats: where the uniform number ([`Expr::uniform`], for f64 one of 53 bits) is below
+    /// it. NaN gives false. No gradient reaches `p`.
     ///
     /// # Errors
-    /// [`Error::UndefinedForDType`] for integers, bool and f64; [`Error::DeviceMismatch`]; memory errors of the device.
+    /// [`Error::UndefinedForDType`] for integers and bool; [`Error::UnsupportedDType`]; [`Error::DeviceMismatch`]; memory errors of the device.
     pub fn bernoulli_of(&self, p: &Tensor) -> Result<Tensor> {
         const OP: &str = "bernoulli";
-        Generator::check_float(OP, p.dtype())?;
-        let is_below = Expr::uniform(key()).compare(CompareFn::Lt, Expr::input(4).cast(DType::F32));
+        let dtype = p.dtype();
+        Generator::check_real(OP, dtype)?;
+        let is_below = uniform_in(dtype).compare(CompareFn::Lt, Expr::input(4).cast(computed_in(dtype)));
         self.draw(OP, *p.shape(), &is_below, &[&p.detach()])
     }
 
@@ -349,11 +356,12 @@ impl Generator {
 
     /// Normal with `mean` and deviation `std` as long as it is in `low`..=`high`: the inverse of the distribution, mean + std sqrt(2) erfinv(p - q)
     /// with p = F(low) + v (F(high) - F(low)) and q = 1 - p, each computed by itself, and F the normal distribution, on the host in float64.
-    /// Computed in f32, limited to the bounds, rounded to `dtype`. PyTorch's `nn.init.trunc_normal_`.
+    /// Computed in f32 (f64 for f64), limited to the bounds, rounded to `dtype`. PyTorch's `nn.init.trunc_normal_`.
     ///
     /// # Errors
-    /// [`Error::UndefinedForDType`] for integers, bool and f64; memory errors of the device; [`Error::InvalidArgument`] for a mean that is not finite, a deviation that is not above 0, bounds that are NaN or
-    /// not in order, and bounds that are both more than 4 deviations to one side of the mean, where f32 has too few probabilities.
+    /// [`Error::UndefinedForDType`] for integers and bool; [`Error::UnsupportedDType`]; memory errors of the device; [`Error::InvalidArgument`] for
+    /// a mean that is not finite, a deviation that is not above 0, bounds that are NaN or not in order, and bounds that are both more than 4
+    /// deviations (f64: 30) to one side of the mean, where the polynomials (the error function) end.
     pub fn truncated_normal(
         &self,
         dtype: DType,
@@ -362,19 +370,27 @@ impl Generator {
         [low, high]: [f64; 2],
     ) -> Result<Tensor> {
         const OP: &str = "truncated_normal";
-        Generator::check_float(OP, dtype)?;
+        Generator::check_real(OP, dtype)?;
         check_scale(OP, mean, std)?;
         let ends = [(low - mean) / std, (high - mean) / std];
-        if ends[0].is_nan() || ends[1].is_nan() || ends[0] >= ends[1] || ends[0] > 4.0 || ends[1] < -4.0 {
+        let most = if dtype == DType::F64 { 30.0 } else { 4.0 };
+        if ends[0].is_nan() || ends[1].is_nan() || ends[0] >= ends[1] || ends[0] > most || ends[1] < -most {
             let reason = format!(
-                "{OP} of {mean} and {std} in {low}..={high}: in order, and one within 4 deviations of the mean"
+                "{OP} of {mean} and {std} in {low}..={high}: in order, and one within {most} deviations of the mean"
             );
             return refuse("range", reason);
         }
         let [p_low, q_high, width] = [below(ends[0]), below(-ends[1]), below(ends[1]) - below(ends[0])];
         let width = if ends[0] > 0.0 { below(-ends[0]) - q_high } else { width };
-        let [p, q] = [(word(), p_low), (mirrored(word()), q_high)].map(|(word, from)| unit(word) * width + from);
-        let number = erfinv_of(p, q) * (std::f64::consts::SQRT_2 * std) + mean;
+        let inverse = if dtype == DType::F64 {
+            let words = [word(), other_word()];
+            let of = |words, from: f64| unit_of_64(words) * width + from;
+            erfinv_of_64(&of(words.clone(), p_low), &of(words.map(mirrored), q_high))
+        } else {
+            let of = |word, from: f64| unit(word) * width + from;
+            erfinv_of(of(word(), p_low), of(mirrored(word()), q_high))
+        };
+        let number = inverse * (std::f64::consts::SQRT_2 * std) + mean;
         // An infinite bound bounds nothing.
         let number = number.binary(BinaryFn::Max, low).binary(BinaryFn::Min, high);
         self.draw(OP, shape, &number.cast(dtype), &[])
@@ -490,16 +506,16 @@ fn check_unwatched(op: &'static str, parameter: &Tensor) -> Result<()> {
 #[derive(Clone, Copy)]
 enum Parameter<'a> {
     Number(f64),
-    /// Floats of up to 32 bits.
+    /// Floats.
     Each(&'a Tensor),
 }
 
 impl<'a> Parameter<'a> {
-    /// Itself in f32, where its tensor follows the words of the key.
-    fn expr(self) -> Expr {
+    /// Itself in `dtype`, where its tensor follows the words of the key.
+    fn expr_in(self, dtype: DType) -> Expr {
         match self {
-            Parameter::Number(number) => Expr::constant(number).cast(DType::F32),
-            Parameter::Each(_) => Expr::input(4).cast(DType::F32),
+            Parameter::Number(number) => Expr::constant(number).cast(dtype),
+            Parameter::Each(_) => Expr::input(4).cast(dtype),
         }
     }
 

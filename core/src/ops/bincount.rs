@@ -11,6 +11,7 @@ use super::Indexing;
 use super::prelude::*;
 use super::take::{check_indices, positions};
 use crate::tensor::outside::Look;
+use crate::{CompareFn, Expr, Position};
 
 const OP: &str = "bincount";
 
@@ -142,6 +143,74 @@ impl Tensor {
     /// As [`Tensor::bincount`], but for other numbers.
     pub fn bincount_within(&self, bins: u64) -> Result<Tensor> {
         self.bincount_by(bins, None)
+    }
+
+    /// [`Tensor::bincount`] of each line along `axis` alone: u32, of this tensor's shape but for `bins` along the axis. Two launches, and the look at
+    /// the numbers.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let x = Tensor::from_slice(&Device::cpu(), &[2u32, 0, 2, 1, 1, 1], [2, 3])?;
+    /// assert_eq!(x.bincount_along(3, 1)?.to_vec::<u32>()?, [1, 0, 2, 0, 3, 0]);
+    /// assert_eq!(x.bincount_along(3, 0)?.dims(), [3, 3]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tensor::bincount`], where all bins of all lines count; [`Error::AxisOutOfRange`]. Of a read afterwards: [`Error::PositionOutside`].
+    pub fn bincount_along(&self, bins: u64, axis: impl Position) -> Result<Tensor> {
+        self.bincount_along_by(bins, self.axis(axis)?, Some(Look::of(Indexing::Bincount, bins)))
+    }
+
+    /// [`Tensor::bincount_along`] that leaves out other numbers.
+    ///
+    /// # Errors
+    /// As [`Tensor::bincount_along`], but for other numbers.
+    pub fn bincount_along_within(&self, bins: u64, axis: impl Position) -> Result<Tensor> {
+        self.bincount_along_by(bins, self.axis(axis)?, None)
+    }
+
+    fn bincount_along_by(&self, bins: u64, axis: usize, look: Option<Look>) -> Result<Tensor> {
+        let indices = positions(OP, self)?;
+        let number = Expr::input(0);
+        let is_bin =
+            number.compare(CompareFn::Ge, 0) & number.compare(CompareFn::Lt, i64::try_from(bins).unwrap_or(i64::MAX));
+        let counts = indices.counts_along(OP, axis, bins, &is_bin, &number.cast(DType::U32))?;
+        if let Some(look) = look {
+            look.through(self, &indices)?;
+        }
+        Ok(counts)
+    }
+
+    /// How often each bin occurs in each line along `axis`, where `is_bin` is true of an element (input 0) and `bin` its bin, u32: bins
+    /// of all lines in one row, counted as one.
+    pub(crate) fn counts_along(
+        &self,
+        op: &'static str,
+        axis: usize,
+        bins: u64,
+        is_bin: &Expr,
+        bin: &Expr,
+    ) -> Result<Tensor> {
+        let shape = self.shape().with_dim(axis, bins)?;
+        let most = self.elements().max(shape.elements());
+        if most > u64::from(u32::MAX) {
+            return Err(Error::IndexWidth { op, elements: most, max: u32::MAX.into() });
+        }
+        if self.elements() == 0 {
+            return Tensor::zeros(self.device(), DType::U32, shape);
+        }
+        // Elements of all axes behind this one, and of a line's whole block; the row has the order of the result.
+        let inner: u64 = self.dims()[axis + 1..].iter().product();
+        let [inner, block, bins] = [inner, inner * self.dims()[axis], bins].map(|extent| extent as i64);
+        let place = Expr::index().cast(DType::U32);
+        let at = ((place.clone() / block) * bins + bin) * inner + place % inner;
+        // What is no bin of its line is none of the row: the last number is no bin of any.
+        let at = is_bin.select(at, i64::from(u32::MAX));
+        let row = Tensor::map_named(op, &at, &[self])?;
+        let counts = Bincount::new(row.spec(), shape.elements())?;
+        Tensor::apply(self.device(), counts, &[&row])?.swap_remove(0).reshape(shape)
     }
 
     fn bincount_by(&self, bins: u64, look: Option<Look>) -> Result<Tensor> {

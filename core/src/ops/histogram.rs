@@ -13,6 +13,7 @@ pub(crate) mod plan;
 
 use super::prelude::*;
 use crate::expr::number;
+use crate::{CompareFn, Expr, Position};
 
 const OP: &str = "histogram";
 
@@ -226,6 +227,31 @@ impl Tensor {
         let input = if self.layout().is_contiguous() { self.clone() } else { self.permute(order)?.contiguous()? };
         let op = Histogram::new(input.spec(), bins, low, high)?;
         Ok(Tensor::apply(self.device(), op, &[&input])?.swap_remove(0))
+    }
+
+    /// [`Tensor::histogram`] of each line along `axis` alone, with the same limits: u32, of this tensor's shape but for `bins` along the axis. Two
+    /// launches: the part of each element, and [`Tensor::bincount_along`] of them.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let x = Tensor::from_slice(&Device::cpu(), &[0.1f32, 0.2, 0.9, 1.0, 3.0, 0.6], [2, 3])?;
+    /// assert_eq!(x.histogram_along(2, 0.0, 1.0, 1)?.to_vec::<u32>()?, [2, 1, 0, 2]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Histogram::new`]; [`Error::AxisOutOfRange`]; [`Error::IndexWidth`] for more than 2^32 - 1 bins of all lines; memory errors of the device.
+    pub fn histogram_along(&self, bins: u64, low: f64, high: f64, axis: impl Position) -> Result<Tensor> {
+        let axis = self.axis(axis)?;
+        let dense = TensorSpec::new(self.dtype(), Layout::contiguous(*self.shape()));
+        let op = Histogram::new(dense, bins, low, high)?;
+        let (compute, Numbers { least, most, low, scale }) = (op.compute(), op.numbers());
+        let x = Expr::input(0).cast(compute);
+        let is_inside = x.compare(CompareFn::Ge, least) & x.compare(CompareFn::Le, most);
+        // Not negative where it is inside: a conversion takes the floor.
+        let part = ((x - low) * scale).cast(DType::U32).minimum(bins as i64 - 1);
+        self.counts_along(OP, axis, bins, &is_inside, &part)
     }
 }
 

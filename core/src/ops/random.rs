@@ -39,6 +39,29 @@ pub enum Distribution {
 }
 
 impl Distribution {
+    /// What calls that draw from it are named.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Distribution::Bits => "random_bits",
+            Distribution::Uniform { .. } => "uniform",
+            Distribution::Normal { .. } => "normal",
+        }
+    }
+
+    /// Refuses bounds that are not finite or in order, and a negative deviation.
+    pub(crate) fn check(self) -> Result<()> {
+        let bad = match self {
+            Distribution::Uniform { low, high } if !(low <= high && (high - low).is_finite()) => {
+                Some(format!("{low}..{high} is not an interval of finite width"))
+            }
+            Distribution::Normal { mean, std } if !(mean.is_finite() && std.is_finite() && std >= 0.0) => {
+                Some(format!("mean {mean} and deviation {std} must be finite, the deviation not negative"))
+            }
+            _ => None,
+        };
+        bad.map_or(Ok(()), |reason| Err(Error::InvalidArgument { what: "distribution", reason }))
+    }
+
     /// Its kind and parameters, by their bits.
     fn bits(self) -> (u8, [u32; 2]) {
         match self {
@@ -72,9 +95,8 @@ pub struct Random {
     pub seed: u64,
     /// The high 64 bits of the counter: independent sequences under one seed.
     pub stream: u64,
-    /// Dense output: u32 for bits, a float of up to 32 bits for the others (computed in f32, then rounded). Not f64: its
-    /// numbers would need two words each and logarithms and cosines that GPUs have not in f64; where 24 random bits are
-    /// enough, cast from f32.
+    /// Dense output: u32 for bits, a float of up to 32 bits for the others (computed in f32, then rounded). Not f64, whose
+    /// numbers need two words each and more: [`Tensor::random`] makes them by a program.
     pub output: TensorSpec,
 }
 
@@ -95,18 +117,7 @@ impl Random {
         if !fits {
             return Err(Error::UndefinedForDType { op: op.name(), dtype: output.dtype });
         }
-        let bad = match distribution {
-            Distribution::Uniform { low, high } if !(low <= high && (high - low).is_finite()) => {
-                Some(format!("{low}..{high} is not an interval of finite width"))
-            }
-            Distribution::Normal { mean, std } if !(mean.is_finite() && std.is_finite() && std >= 0.0) => {
-                Some(format!("mean {mean} and deviation {std} must be finite, the deviation not negative"))
-            }
-            _ => None,
-        };
-        if let Some(reason) = bad {
-            return Err(Error::InvalidArgument { what: "distribution", reason });
-        }
+        distribution.check()?;
         check_dense_output(op.name(), &output)?;
         Ok(op)
     }
@@ -155,11 +166,7 @@ impl Random {
 
 impl Operation for Random {
     fn name(&self) -> &'static str {
-        match self.distribution {
-            Distribution::Bits => "random_bits",
-            Distribution::Uniform { .. } => "uniform",
-            Distribution::Normal { .. } => "normal",
-        }
+        self.distribution.name()
     }
 
     operands! { write output }

@@ -135,8 +135,7 @@ mod tests {
     const MOST_WHOLE: u64 = 1 << 29;
 
     /// Operations whose benchmarks are verified with more elements than that: the name of each, and why no small sample will do.
-    const VERIFIED_WHOLE: [(&str, &str); 7] = [
-        ("attention_gradient", "gradients of queries are sums over all keys, those of keys over all queries"),
+    const VERIFIED_WHOLE: [(&str, &str); 6] = [
         ("cumsum", "an element is the sum of all before it in its line, which may be all there are"),
         ("masked_scatter", "which element goes where depends on all of the mask before it"),
         ("masked_select", "which element goes where depends on all of the mask before it"),

@@ -1,6 +1,7 @@
 //! Products, reductions, softmax and random numbers.
 
 use crate::axis;
+use crate::generator::numbers_of_64;
 use crate::ops::{
     ArgReduce, ArgReduceFn, Distribution, Extents, Matmul, Random, Reduce, ReduceFn, ReducedMatmul, ScaleBlocks,
     Softmax, SoftmaxFn,
@@ -295,8 +296,11 @@ impl Tensor {
     /// Random numbers; the same seed and stream give the same numbers on every device, and at every replay of a recording. Numbers
     /// that go on from call to call are a [`Generator`](crate::Generator)'s, whose streams are numbered from 0 under its seed.
     ///
+    /// Of f64 they are those of [`Generator::uniform`](crate::Generator::uniform) and [`Generator::normal`](crate::Generator::normal) for that seed
+    /// and stream, from 53 and twice 64 random bits, computed in f64 from bounds, mean and deviation of f32.
+    ///
     /// # Errors
-    /// As [`Random::new`]; memory errors of the device.
+    /// As [`Random::new`]; [`Error::UnsupportedDType`]; memory errors of the device.
     pub fn random(
         device: &Device,
         dtype: DType,
@@ -305,6 +309,12 @@ impl Tensor {
         seed: u64,
         stream: u64,
     ) -> Result<Tensor> {
+        if dtype == DType::F64
+            && let Some(numbers) = numbers_of_64(distribution, seed, stream)
+        {
+            distribution.check()?;
+            return Tensor::generate(device, distribution.name(), dtype, shape, &numbers);
+        }
         let out = Tensor::empty(device, dtype, shape)?;
         out.fill_by(&Random::new(distribution, seed, stream, out.spec())?.into(), &[])?;
         Ok(out)

@@ -4,14 +4,14 @@
 use crate::ops::{Missing, SortOrder, Sorted};
 use crate::{Axes, CompareFn, DType, Error, Expr, Position, Result, Shape, Tensor, axis};
 
-/// The distinct values of a tensor, as [`Tensor::unique`] returns them.
+/// The distinct values of a tensor, as [`Tensor::unique`] returns them, or its distinct slices, as [`Tensor::unique_along`] does.
 #[derive(Clone, Debug)]
 pub struct Unique {
-    /// The m distinct values in ascending order, `[m]`.
+    /// The m distinct values in ascending order, `[m]`; of slices those, m along the axis.
     pub values: Tensor,
-    /// For each element the index of its value in `values`, u32, of the tensor's shape.
+    /// For each element the index of its value in `values`, u32, of the tensor's shape; of slices `[n]`.
     pub inverse: Tensor,
-    /// How often each value occurs, u32, `[m]`.
+    /// How often each value or slice occurs, u32, `[m]`.
     pub counts: Tensor,
 }
 
@@ -184,31 +184,155 @@ impl Tensor {
         let (device, elements) = (self.device(), self.elements());
         let flat = self.reshape([elements])?;
         let sorted = flat.sort(0, SortOrder::Ascending)?;
-        let marks = Tensor::zeros(device, DType::U32, [elements])?;
         if elements == 0 {
-            let inverse = marks.reshape(*self.shape())?;
-            return Ok(Unique { values: sorted.values, inverse, counts: marks });
+            let none = Tensor::zeros(device, DType::U32, [0])?;
+            return Ok(Unique { values: sorted.values, inverse: none.reshape(*self.shape())?, counts: none });
         }
         // A new value begins where an element differs from the one before.
-        let pair = [1..elements, 0..elements - 1].map(|range| sorted.values.slice(0, range));
-        let [next, before] = pair;
-        marks.slice(0, 1..elements)?.assign(&next?.ne(&before?)?.cast(DType::U32)?)?;
-        let numbers = marks.cumsum(0)?;
-        let found = u64::from(numbers.slice(0, elements - 1..elements)?.item::<u32>()?) + 1;
-        let (mark, position) = (Expr::input(0), Expr::index());
-        let is_first = position.compare(CompareFn::Eq, 0);
-        let position = position.cast(DType::U32);
-        let begins = mark.compare(CompareFn::Eq, 1).select(position.clone(), i64::from(u32::MAX));
-        let begins = Tensor::map(&is_first.select(position, begins).cast(DType::U32), &[&marks])?;
-        let begins = begins.sort(0, SortOrder::Ascending)?.values.slice(0, 0..found)?.contiguous()?;
-        let ends = Tensor::full(device, DType::U32, [found], elements as i64)?;
-        ends.slice(0, 0..found - 1)?.assign(&begins.slice(0, 1..found)?)?;
+        let marks = sorted.values.detach().changes(&Expr::input(1).compare(CompareFn::Ne, Expr::input(0)))?;
+        let Runs { numbers, begins, counts } = Runs::of(&marks)?;
         let went = sorted.indices.argsort(0, SortOrder::Ascending)?;
         Ok(Unique {
             values: sorted.values.take_or(&begins, Missing::Nan)?,
             inverse: numbers.take_or(&went, Missing::Nan)?.reshape(*self.shape())?,
-            counts: ends.sub(&begins)?,
+            counts,
         })
+    }
+
+    /// The distinct slices across `axis`, one for each of its indices, in ascending order of their elements, the first one (row-major) weighing most:
+    /// `values` has this tensor's shape but for fewer along the axis. `inverse` is u32 `[n]`, the index of each slice among them, for the
+    /// axis of extent n, and `counts` u32 `[m]`. Zeros of both signs are equal, and the first slice of equal ones stands for them; one with a NaN is equal to
+    /// none, and NaN comes last. NumPy's `unique` with an axis. Waits for the device, because the host reads the number of slices.
+    ///
+    /// ```
+    /// use polywarp_core::{Device, Tensor};
+    ///
+    /// let x = Tensor::from_slice(&Device::cpu(), &[3i32, 1, 2, 9, 3, 1], [3, 2])?;
+    /// let found = x.unique_along(0)?;
+    /// assert_eq!(found.values.to_vec::<i32>()?, [2, 9, 3, 1]);
+    /// assert_eq!(found.inverse.to_vec::<u32>()?, [1, 0, 1]);
+    /// assert_eq!(found.counts.to_vec::<u32>()?, [1, 2]);
+    /// # Ok::<(), polywarp_core::Error>(())
+    /// ```
+    ///
+    /// Ranks of single elements become ranks of slices by pairs: log2 of a slice's elements rounds, each of three sorts, and a few times the tensor's
+    /// memory.
+    ///
+    /// # Errors
+    /// As [`Tensor::sort`] and [`Tensor::index_select`]; its read is refused while the device records.
+    pub fn unique_along(&self, axis: impl Position) -> Result<Unique> {
+        let axis = self.axis(axis)?;
+        let (device, n) = (self.device(), self.dims()[axis]);
+        if n == 0 {
+            let none = Tensor::zeros(device, DType::U32, [0])?;
+            return Ok(Unique { values: self.contiguous()?, inverse: none.clone(), counts: none });
+        }
+        let others = (0..self.rank()).filter(|&other| other != axis);
+        let order: Vec<usize> = others.chain([axis]).collect();
+        let each: u64 = order[..order.len() - 1].iter().map(|&other| self.dims()[other]).product();
+        // A line for each element of a slice.
+        let lines = self.detach().permute(order)?.contiguous()?.reshape([each, n])?;
+        let rank = if each == 0 {
+            // Slices of nothing are equal.
+            Tensor::zeros(device, DType::U32, [n])?
+        } else {
+            let mut ranks = lines.ranks()?;
+            while ranks.dims()[0] > 1 {
+                ranks = ranks.ranks_of_pairs()?;
+            }
+            ranks.reshape([n])?
+        };
+        let sorted = rank.sort(0, SortOrder::Ascending)?;
+        let mut marks = sorted.values.changes(&Expr::input(1).compare(CompareFn::Ne, Expr::input(0)))?;
+        if self.dtype().is_float() && each > 0 {
+            let has_nan = lines.is_nan()?.any(0)?.take_or(&sorted.indices, Missing::Nan)?;
+            let (is_new, is_first) = (Expr::input(0), Expr::index().compare(CompareFn::Eq, 0));
+            let is_new = Expr::input(1).select(1, is_new);
+            marks = Tensor::map(&is_first.select(0, is_new).cast(DType::U32), &[&marks, &has_nan])?;
+        }
+        let Runs { numbers, begins, counts } = Runs::of(&marks)?;
+        let firsts = sorted.indices.take_or(&begins, Missing::Nan)?;
+        let went = sorted.indices.argsort(0, SortOrder::Ascending)?;
+        Ok(Unique {
+            values: self.index_select_or(&firsts, axis, Missing::Nan)?,
+            inverse: numbers.take_or(&went, Missing::Nan)?,
+            counts,
+        })
+    }
+
+    /// u32 of this tensor's shape: 1 where `is_new` of the element before in its line along the last axis (input 0) and of the element (input 1), else
+    /// 0, and 0 at the begin of each line.
+    fn changes(&self, is_new: &Expr) -> Result<Tensor> {
+        let axis = self.rank() - 1;
+        let extent = self.dims()[axis];
+        let marks = Tensor::zeros(self.device(), DType::U32, *self.shape())?;
+        if extent > 1 {
+            let [before, next] = [0..extent - 1, 1..extent].map(|range| self.slice(axis, range));
+            let new = Tensor::map(&is_new.cast(DType::U32), &[&before?, &next?])?;
+            marks.slice(axis, 1..extent)?.assign(&new)?;
+        }
+        Ok(marks)
+    }
+
+    /// Of lines [count, n] the rank of each element in its own, from 0 and without gaps: u32. Equal elements have one, and all NaN.
+    fn ranks(&self) -> Result<Tensor> {
+        let sorted = self.sort(1, SortOrder::Ascending)?;
+        let [before, element] = [0, 1].map(Expr::input);
+        let differs = element.compare(CompareFn::Ne, &before);
+        let is_new = match self.dtype().is_float() {
+            // Behind a NaN is none but NaN.
+            true => differs & before.compare(CompareFn::Eq, &before),
+            false => differs,
+        };
+        let went = sorted.indices.argsort(1, SortOrder::Ascending)?;
+        sorted.values.changes(&is_new)?.cumsum(1)?.gather_or(&went, 1, Missing::Nan)
+    }
+
+    /// Of ranks [count, n] those of pairs of lines, the first one weighing more: [count / 2, n], the last line alone where they are odd.
+    fn ranks_of_pairs(&self) -> Result<Tensor> {
+        let (count, n) = (self.dims()[0], self.dims()[1]);
+        let pairs = count.div_ceil(2);
+        let even = if count % 2 == 0 { self.clone() } else { self.pad_with(&[(0, 1), (0, 0)], 0)? };
+        let even = even.reshape([pairs, 2, n])?;
+        let [upper, lower] = [even.select(1, 0)?.contiguous()?, even.select(1, 1)?.contiguous()?];
+        // By the lower ones, then, stably, by the upper ones.
+        let by_lower = lower.argsort(1, SortOrder::Ascending)?;
+        let by_upper = upper.gather_or(&by_lower, 1, Missing::Nan)?.argsort(1, SortOrder::Ascending)?;
+        let order = by_lower.gather_or(&by_upper, 1, Missing::Nan)?;
+        let differs = Expr::input(1).compare(CompareFn::Ne, Expr::input(0));
+        let [upper, lower] = [&upper, &lower].map(|ranks| ranks.gather_or(&order, 1, Missing::Nan)?.changes(&differs));
+        let marks = Tensor::map(&(Expr::input(0) | Expr::input(1)), &[&upper?, &lower?])?;
+        let went = order.argsort(1, SortOrder::Ascending)?;
+        marks.cumsum(1)?.gather_or(&went, 1, Missing::Nan)
+    }
+}
+
+/// Runs of equal elements in a sorted line.
+struct Runs {
+    /// The number of each element's run, u32 `[n]`.
+    numbers: Tensor,
+    /// Where each run begins, u32 `[m]`.
+    begins: Tensor,
+    /// How many elements it has, u32 `[m]`.
+    counts: Tensor,
+}
+
+impl Runs {
+    /// Of `marks`, u32 `[n]` with n above 0: 1 where another run begins, but for the first. Reads how many there are.
+    fn of(marks: &Tensor) -> Result<Runs> {
+        let (device, n) = (marks.device(), marks.elements());
+        let numbers = marks.cumsum(0)?;
+        let found = u64::from(numbers.slice(0, n - 1..n)?.item::<u32>()?) + 1;
+        let (mark, position) = (Expr::input(0), Expr::index());
+        let is_first = position.compare(CompareFn::Eq, 0);
+        let position = position.cast(DType::U32);
+        let begins = mark.compare(CompareFn::Eq, 1).select(position.clone(), i64::from(u32::MAX));
+        let begins = Tensor::map(&is_first.select(position, begins).cast(DType::U32), &[marks])?;
+        let begins = begins.sort(0, SortOrder::Ascending)?.values.slice(0, 0..found)?.contiguous()?;
+        let ends = Tensor::full(device, DType::U32, [found], n as i64)?;
+        ends.slice(0, 0..found - 1)?.assign(&begins.slice(0, 1..found)?)?;
+        let counts = ends.sub(&begins)?;
+        Ok(Runs { numbers, begins, counts })
     }
 }
 

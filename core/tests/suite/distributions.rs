@@ -50,10 +50,14 @@ fn sorted(numbers: &[f32]) -> Vec<f32> {
 /// sqrt(n) times the largest distance between the shares of `numbers` below x and `below`(x).
 fn distance(numbers: &[f32], below: impl Fn(f64) -> f64) -> f64 {
     assert!(numbers.iter().all(|x| !x.is_nan()));
-    let n = numbers.len();
-    let sorted = sorted(numbers);
+    farthest(&sorted(numbers), f64::from, below)
+}
+
+/// The same of numbers in order.
+fn farthest<T: Copy>(sorted: &[T], number: impl Fn(T) -> f64, below: impl Fn(f64) -> f64) -> f64 {
+    let n = sorted.len();
     let places = (0..n).step_by(n >> 16).chain([n - 1]);
-    let off = places.map(|i| (below(f64::from(sorted[i])) - (i as f64 + 0.5) / n as f64).abs());
+    let off = places.map(|i| (below(number(sorted[i])) - (i as f64 + 0.5) / n as f64).abs());
     (off.fold(0.0, f64::max) + 1.0 / 65_536.0) * (n as f64).sqrt()
 }
 
@@ -167,6 +171,18 @@ fn continuous(what: &str, drawn: Result<Tensor>, below: impl Fn(f64) -> f64) {
     assert!(found < FAR, "{what}: {found}");
 }
 
+/// The same of f64. Draws may lie closer than f32 tells apart.
+#[track_caller]
+fn continuous_64(what: &str, drawn: Result<Tensor>, below: impl Fn(f64) -> f64) {
+    let mut numbers = drawn.unwrap().to_vec::<f64>().unwrap();
+    let is_fine = numbers.iter().filter(|x| f64::from(**x as f32) != **x).count() > numbers.len() / 2;
+    assert!(is_fine, "{what}: numbers of f32");
+    assert!(numbers.iter().all(|x| !x.is_nan()));
+    numbers.sort_unstable_by(f64::total_cmp);
+    let found = farthest(&numbers, |x| x, below);
+    assert!(found < FAR, "{what}: {found}");
+}
+
 #[track_caller]
 fn whole(what: &str, counts: &[u64], shares: &[f64]) {
     let found = surplus(counts, shares);
@@ -218,6 +234,14 @@ fn continuous_numbers_have_their_distribution() {
         };
         continuous("truncated normal", drawn, |x| between(low, x) / between(low, high));
     }
+    // Of f64 where f32 has no bounds, too.
+    for (seed, [low, high]) in [(95, [-1.0, 2.5]), (96, [9.0, f64::INFINITY]), (97, [-29.5, -29.0])] {
+        let drawn = generator(seed).truncated_normal(DType::F64, [n], [0.0, 1.0], [low, high]);
+        let between = |a: f64, b: f64| {
+            if a > 0.0 { normal_below(-a) - normal_below(-b) } else { normal_below(b) - normal_below(a) }
+        };
+        continuous_64("truncated normal of f64", drawn, |x| between(low, x) / between(low, high));
+    }
 }
 
 #[test]
@@ -230,6 +254,13 @@ fn gamma_and_beta_numbers_have_their_distribution() {
     for (seed, a, b) in [(36, 0.3, 0.4), (38, 20.0, 7.0)] {
         continuous("beta", generator(seed).beta(f32, [n], a, b), |x| beta_below(a, b, x));
     }
+    for (seed, alpha) in [(61, 0.2), (62, 1.0), (63, 5000.0)] {
+        let drawn = generator(seed).gamma(DType::F64, [n], alpha, 2.0);
+        continuous_64("gamma of f64", drawn, |x| gamma_below(alpha, x / 2.0));
+    }
+    for (seed, a, b) in [(64, 0.3, 0.4), (65, 20.0, 7.0)] {
+        continuous_64("beta of f64", generator(seed).beta(DType::F64, [n], a, b), |x| beta_below(a, b, x));
+    }
     // Each element has the parameter that stands at its place.
     let alphas = [0.5f32, 3.0];
     let device = Device::cpu();
@@ -239,6 +270,13 @@ fn gamma_and_beta_numbers_have_their_distribution() {
     for (i, alpha) in alphas.map(f64::from).into_iter().enumerate() {
         continuous("gamma of a tensor", gamma.select(0, i as u64), |x| gamma_below(alpha, x));
         continuous("beta of tensors", beta.select(0, i as u64), |x| beta_below(alpha, 3.5 - alpha, x));
+    }
+    let each = each.cast(DType::F64).unwrap();
+    let gamma = Generator::new(&device, 66).unwrap().gamma_of(&each).unwrap();
+    let beta = Generator::new(&device, 67).unwrap().beta_of(&each, &each.flip(0).unwrap()).unwrap();
+    for (i, alpha) in alphas.map(f64::from).into_iter().enumerate() {
+        continuous_64("gamma of a tensor of f64", gamma.select(0, i as u64), |x| gamma_below(alpha, x));
+        continuous_64("beta of tensors of f64", beta.select(0, i as u64), |x| beta_below(alpha, 3.5 - alpha, x));
     }
 }
 
@@ -250,18 +288,26 @@ fn poisson_numbers_have_their_distribution() {
         let shares = poisson_shares(rate);
         whole(&format!("poisson of {rate}"), &counts(&drawn, shares.len()), &shares);
     }
+    for (seed, rate) in [(101, 9.99), (102, 10.0), (103, 123_456.0)] {
+        let drawn = generator(seed).poisson(DType::F64, [n], rate).unwrap();
+        let shares = poisson_shares(rate);
+        whole(&format!("poisson of f64 of {rate}"), &counts(&drawn, shares.len()), &shares);
+    }
     let rates = [4.0f32, 9.5, 20.0, 0.0];
     let device = Device::cpu();
     let each = Tensor::from_slice(&device, &rates, [4, 1]).unwrap().broadcast_to([4, n / 4]).unwrap();
     // Of seed 48 the 2^22 numbers of rate 4 lie 4.007 deviations off, for those that are 14; five other seeds within 1.2. The limits that a uniform number is
     // compared with move 0.3 of 2^22 numbers at most from one class to the next: chance, once in some hundred of such tests.
-    let drawn = Generator::new(&device, 148).unwrap().poisson_of(&each).unwrap();
-    for (i, rate) in rates[..3].iter().enumerate() {
-        let shares = poisson_shares(f64::from(*rate));
-        let line = drawn.select(0, i as u64).unwrap();
-        whole(&format!("poisson of a tensor of {rate}"), &counts(&line, shares.len()), &shares);
+    for (seed, dtype) in [(148, DType::F32), (149, DType::F64)] {
+        let drawn = Generator::new(&device, seed).unwrap().poisson_of(&each.cast(dtype).unwrap()).unwrap();
+        assert_eq!(drawn.dtype(), dtype);
+        for (i, rate) in rates[..3].iter().enumerate() {
+            let shares = poisson_shares(f64::from(*rate));
+            let line = drawn.select(0, i as u64).unwrap();
+            whole(&format!("poisson of a tensor of {rate} of {dtype}"), &counts(&line, shares.len()), &shares);
+        }
+        assert!(drawn.select(0, 3).unwrap().to_f64_vec().unwrap().iter().all(|x| *x == 0.0));
     }
-    assert!(drawn.select(0, 3).unwrap().to_vec::<f32>().unwrap().iter().all(|x| *x == 0.0));
 }
 
 #[test]
@@ -356,12 +402,15 @@ fn slightly_wrong_numbers_are_found() {
 fn numbers_of_many_tries_repeat_from_a_state_and_go_on_in_replays() {
     type Draw = fn(&Generator) -> Result<Tensor>;
     // The dtype whose programs have the most steps is among them.
-    let draws: [Draw; 5] = [
+    let draws: [Draw; 8] = [
         |g| g.gamma(DType::F32, [3, 5], 0.7, 2.0),
         |g| g.beta(DType::F16, [17], 2.0, 3.0),
         |g| g.poisson(DType::I32, [17], 3.0),
         |g| g.poisson(DType::I64, [17], 300.0),
         |g| g.poisson_of(&Tensor::full(g.tensors()[0].device(), DType::BF16, [17], 12.0)?),
+        |g| g.gamma(DType::F64, [17], 0.7, 2.0),
+        |g| g.beta_of(&g.uniform(DType::F64, [17], 1.0, 2.0)?, &g.uniform(DType::F64, [17], 1.0, 2.0)?),
+        |g| g.poisson_of(&Tensor::full(g.tensors()[0].device(), DType::F64, [17], 12.0)?),
     ];
     let device = Device::cpu();
     for (number, draw) in draws.into_iter().enumerate() {
@@ -397,7 +446,9 @@ fn parameters_of_no_distribution_are_refused_or_give_nan() {
     let undefined = |result: Result<Tensor>| {
         assert!(matches!(result, Err(Error::UndefinedForDType { .. })), "{result:?}");
     };
-    undefined(generator.gamma(DType::F64, [1], 1.0, 1.0));
+    undefined(generator.gamma(DType::U32, [1], 1.0, 1.0));
+    assert!(generator.copy().unwrap().gamma(DType::F64, [1], 1e-60, 1.0).is_ok());
+    invalid(generator.gamma(DType::F64, [1], f64::INFINITY, 1.0), "alpha");
     undefined(generator.beta(DType::I32, [1], 1.0, 1.0));
     undefined(generator.poisson(DType::U8, [1], 1.0));
     // Their numbers are floats, and would lose the gradient of a watched tensor in silence.
@@ -416,6 +467,12 @@ fn parameters_of_no_distribution_are_refused_or_give_nan() {
     let odd = Tensor::from_slice(&device, &odd, [5]).unwrap();
     let is_nan =
         |drawn: Result<Tensor>| drawn.unwrap().to_vec::<f32>().unwrap().iter().map(|x| x.is_nan()).collect::<Vec<_>>();
+    assert_eq!(is_nan(generator.gamma_of(&odd)), [false, true, true, true, true]);
+    assert_eq!(is_nan(generator.beta_of(&odd, &odd.flip(0).unwrap())), [true, true, true, true, true]);
+    assert_eq!(is_nan(generator.poisson_of(&odd)), [false, false, true, true, true]);
+    let odd = odd.cast(DType::F64).unwrap();
+    let is_nan =
+        |drawn: Result<Tensor>| drawn.unwrap().to_vec::<f64>().unwrap().iter().map(|x| x.is_nan()).collect::<Vec<_>>();
     assert_eq!(is_nan(generator.gamma_of(&odd)), [false, true, true, true, true]);
     assert_eq!(is_nan(generator.beta_of(&odd, &odd.flip(0).unwrap())), [true, true, true, true, true]);
     assert_eq!(is_nan(generator.poisson_of(&odd)), [false, false, true, true, true]);

@@ -180,6 +180,17 @@ fn answer(device: &Device, name: &str, words: &[&str], x: &[Tensor]) -> Result<V
         "median" => x[0].median(n(0)),
         "histogram" => x[0].histogram(counts[0], n(1) as f64, n(2) as f64),
         "bincount" => x[0].bincount_within(counts[0]),
+        "unique_along" => {
+            let unique = x[0].unique_along(n(0))?;
+            return Ok(vec![unique.values, unique.inverse, unique.counts]);
+        }
+        // Which slice with NaN is which is not said.
+        "unique_along_values" => {
+            let unique = x[0].unique_along(n(0))?;
+            return Ok(vec![unique.values, unique.counts]);
+        }
+        "histogram_along" => x[0].histogram_along(counts[0], n(1) as f64, n(2) as f64, n(3)),
+        "bincount_along" => x[0].bincount_along(counts[0], n(1)),
         "searchsorted_left" => x[0].searchsorted(&x[1], SearchSide::Left),
         "searchsorted_right" => x[0].searchsorted(&x[1], SearchSide::Right),
         "erfc" => x[0].erfc(),

@@ -5,9 +5,9 @@ use crate::harness::ReferenceBackend;
 use crate::{Device, Tape};
 
 /// How many numbers are drawn.
-const N: u64 = 1 << 17;
+pub(super) const N: u64 = 1 << 17;
 
-fn generator(seed: u64) -> Generator {
+pub(super) fn generator(seed: u64) -> Generator {
     Generator::new(&Device::cpu(), seed).unwrap()
 }
 
@@ -140,43 +140,25 @@ fn inverse_of_the_error_function_is_exact_to_a_few_roundings() {
     }
 }
 
+/// By the error function itself, far into the tail on both sides, and about the middle.
 #[test]
-fn whole_numbers_are_the_high_part_of_the_product() {
-    for (dtype, low, high) in [
-        (DType::I32, -3, 4),
-        (DType::U8, 0, 256),
-        (DType::I8, -128, 128),
-        (DType::U32, 7, 8),
-        (DType::I64, -5_000_000_000, -4_999_999_990),
-        (DType::I32, i64::from(i32::MIN), i64::from(i32::MAX) + 1),
-        (DType::U32, 1, 1 << 32),
-        (DType::I32, -2_000_000_000, 2_000_000_000),
-    ] {
-        let generator = generator(7);
-        let [a, b, c, d] = generator.copy().unwrap().key().unwrap().words().unwrap();
-        let words = [word(), other_word()].map(|bits| {
-            let shape = [1000u64];
-            let key = [&a, &b, &c, &d].map(|word| word.broadcast_to(shape).unwrap());
-            let found = Tensor::map(&bits, &[&key[0], &key[1], &key[2], &key[3]]).unwrap();
-            found.to_vec::<u32>().unwrap()
-        });
-        let found = generator.randint(dtype, [1000], low, high).unwrap();
-        assert_eq!(found.dtype(), dtype);
-        let found = found.cast(DType::I64).unwrap().to_vec::<i64>().unwrap();
-        let count = (high - low) as u128;
-        for (i, found) in found.into_iter().enumerate() {
-            let bits = u128::from(words[0][i]) << 32 | u128::from(words[1][i]);
-            assert_eq!(found, low + ((bits * count) >> 64) as i64, "{dtype} {low}..{high}, element {i}");
+fn inverse_of_the_error_function_in_f64_is_exact_to_a_few_roundings() {
+    let q: Vec<f64> = (0..600).map(|i| 0.5 * 10f64.powf(-f64::from(i) * 0.4)).filter(|q| *q > 1e-220).collect();
+    let q: Vec<f64> = q.into_iter().chain((1..100).map(|i| f64::from(i) / 200.0)).collect();
+    let (p, n): (Vec<f64>, _) = (q.iter().map(|q| 1.0 - q).collect(), q.len() as u64);
+    for device in [Device::cpu(), Device::new(ReferenceBackend::default())] {
+        let [p, tail] = [&p, &q].map(|x| Tensor::from_slice(&device, x, [n]).unwrap());
+        for (sign, p, q) in [(1.0, &p, &tail), (-1.0, &tail, &p)] {
+            let found = Tensor::map(&erfinv_of_64(&Expr::input(0), &Expr::input(1)), &[p, q]).unwrap();
+            for (tail, x) in tail.to_vec::<f64>().unwrap().into_iter().zip(found.to_vec::<f64>().unwrap()) {
+                let x = sign * x;
+                // 2 q = erfc(x); the slope of the logarithm of erfc is about -2 x in the tail.
+                let slope = std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp() / libm::erfc(x);
+                let off = ((libm::erfc(x) / (2.0 * tail)).ln()) / slope;
+                assert!(off.abs() < 4e-15 * x.abs().max(0.25), "q = {tail}: {x} is off by {off}");
+            }
         }
     }
-    // Each face as often as the others: chi squared of 6 degrees of freedom, 99.999 % below 32.
-    let faces = generator(8).randint(DType::I32, [N], 0, 7).unwrap().to_vec::<i32>().unwrap();
-    let expected = N as f64 / 7.0;
-    let chi: f64 = (0..7)
-        .map(|face| faces.iter().filter(|found| **found == face).count() as f64)
-        .map(|count| (count - expected).powi(2) / expected)
-        .sum();
-    assert!(chi < 32.0, "{chi}");
 }
 
 #[test]
@@ -187,9 +169,11 @@ fn bernoulli_has_its_share() {
         let error = 5.0 * (n * p * (1.0 - p)).sqrt();
         let found = count(&generator(9).bernoulli([N], p).unwrap());
         assert!((found - n * p).abs() <= error, "{p}: {found}");
-        let all = Tensor::full(&Device::cpu(), DType::F32, [N], p).unwrap();
-        let found = count(&Generator::new(all.device(), 10).unwrap().bernoulli_of(&all).unwrap());
-        assert!((found - n * p).abs() <= error, "of a tensor, {p}: {found}");
+        for dtype in [DType::F32, DType::F64] {
+            let all = Tensor::full(&Device::cpu(), dtype, [N], p).unwrap();
+            let found = count(&Generator::new(all.device(), 10).unwrap().bernoulli_of(&all).unwrap());
+            assert!((found - n * p).abs() <= error, "of a tensor of {dtype}, {p}: {found}");
+        }
     }
     let p = Tensor::from_slice(&Device::cpu(), &[f32::NAN, -1.0, 2.0], [3]).unwrap();
     let found = Generator::new(p.device(), 1).unwrap().bernoulli_of(&p).unwrap();
@@ -279,7 +263,7 @@ fn numbers_repeat_from_a_state_and_go_on_in_replays() {
     let draws: [Draw; 9] = [
         |g| g.uniform(DType::F16, [3, 5], 0.0, 1.0),
         |g| g.normal(DType::F32, [3, 5], 0.0, 1.0)?.mul_scalar(1e3)?.cast(DType::I32),
-        |g| g.randint(DType::U32, [17], 0, 1 << 32),
+        |g| g.randint(DType::U32, [17], 0, 1i64 << 32),
         |g| g.bernoulli([64], 0.5)?.cast(DType::U8),
         |g| g.exponential(DType::F32, [17], 1.0)?.mul_scalar(1e3)?.cast(DType::I32),
         |g| g.gumbel(DType::F32, [17], 0.0, 1.0)?.mul_scalar(1e3)?.cast(DType::I32),
@@ -329,6 +313,29 @@ fn uniform_numbers_do_not_reach_the_upper_end() {
     assert_eq!(last_below(DType::F16, 1.0001), 1.0);
 }
 
+/// [`Tensor::random`] of f64 is what a generator gives for that key.
+#[test]
+fn random_tensors_of_f64_are_the_numbers_of_a_generator() {
+    use crate::Distribution;
+
+    let device = Device::cpu();
+    let (seed, stream) = (1 << 40 | 9, 3 << 32 | 0xffff_ffff);
+    let generator = Generator::new(&device, seed).unwrap();
+    let again = || generator.set_state([9, 1 << 8, u32::MAX, 3]).unwrap();
+    let random = |distribution| Tensor::random(&device, DType::F64, [3, 57], distribution, seed, stream);
+    let bytes = |numbers: Result<Tensor>| numbers.unwrap().to_vec::<f64>().unwrap();
+    again();
+    let uniform = bytes(random(Distribution::Uniform { low: -1.5, high: 2.0 }));
+    assert_eq!(uniform, bytes(generator.uniform(DType::F64, [3, 57], -1.5, 2.0)));
+    again();
+    let normal = bytes(random(Distribution::Normal { mean: 2.0, std: 0.5 }));
+    assert_eq!(normal, bytes(generator.normal(DType::F64, [3, 57], 2.0, 0.5)));
+    assert!(normal.iter().chain(&uniform).any(|x| f64::from(*x as f32) != *x));
+    assert!(matches!(random(Distribution::Bits), Err(Error::UndefinedForDType { dtype: DType::F64, .. })));
+    let wrong = random(Distribution::Normal { mean: 0.0, std: -1.0 });
+    assert!(matches!(wrong, Err(Error::InvalidArgument { what: "distribution", .. })));
+}
+
 #[test]
 fn parameters_that_mean_nothing_are_refused() {
     let generator = generator(15);
@@ -344,11 +351,14 @@ fn parameters_that_mean_nothing_are_refused() {
     for (low, high) in [(1, 1), (2, 1), (0, (1 << 32) + 1), (-1, 5), (i64::MIN, i64::MAX)] {
         invalid(generator.randint(DType::U32, [1], low, high), "range");
     }
+    invalid(generator.randint(DType::I64, [1], 0u64, u64::MAX), "range");
+    invalid(generator.randint(DType::U64, [1], i128::MIN, i128::MAX), "range");
     let undefined = |result: Result<Tensor>| {
         assert!(matches!(result, Err(Error::UndefinedForDType { .. })), "{result:?}");
     };
     undefined(generator.randint(DType::F32, [1], 0, 2));
-    undefined(generator.truncated_normal(DType::F64, [1], [0.0, 1.0], [-1.0, 1.0]));
+    undefined(generator.truncated_normal(DType::I32, [1], [0.0, 1.0], [-1.0, 1.0]));
+    undefined(generator.bernoulli_of(&Tensor::zeros(generator.low.device(), DType::U32, [1]).unwrap()));
     undefined(generator.uniform(DType::U32, [1], 0.0, 1.0));
     undefined(generator.normal(DType::I32, [1], 0.0, 1.0));
     let weights = Tensor::from_slice(generator.low.device(), &[1.0f32, 2.0], [2]).unwrap();

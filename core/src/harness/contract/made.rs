@@ -2,12 +2,14 @@
 //! give, and the launches that they take.
 
 use super::{Answer, Test, demand};
+use crate::generator::whole_number_below;
 use crate::harness::ReferenceBackend;
 use crate::ops::{PadMode, ScatterFn};
-use crate::{DType, Device, Error, Generator, MeshOrder, Replacement, Result, Tensor};
+use crate::{DType, Device, Distribution, Error, Expr, Generator, MeshOrder, Replacement, Result, Tensor};
 
 pub(super) const ROWS: &[(&str, Test)] = &[
     ("whole and uniform numbers are drawn with the same bits everywhere", draws),
+    ("whole numbers begin and end where their shares of the random bits do", shares),
     ("numbers of every other distribution are drawn as in float64", draws_elsewhere),
     ("joins and shapes are one launch each, or views", launches),
     ("triangles, diagonals, grids and windows hold what they are named after", shapes),
@@ -27,6 +29,13 @@ const DRAWN: [u64; 6] = [
 /// Of uniform numbers of f64 after them.
 const DRAWN_F64: u64 = 0x5dae_f875_7b07_a88a;
 
+/// Of whole numbers of ranges whose numbers a draw of 32 or 64 bits would not share evenly, and of all of 64 bits.
+const WHOLE: [(DType, i128, i128, u64); 3] = [
+    (DType::U32, 7, 3 << 30, 0xaa1c_c0da_e461_fe49),
+    (DType::I64, -(1 << 62), 1 << 63, 0x81ca_1d42_9ea1_4b6d),
+    (DType::U64, 0, 1 << 64, 0x4fe1_cd41_a19b_7c11),
+];
+
 /// FNV-1a, of 64 bits.
 fn digest(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
@@ -39,7 +48,7 @@ fn draws(device: &Device) -> Result<Answer> {
         generator.uniform(DType::F32, [N], 0.0, 1.0)?,
         generator.uniform(DType::F16, [N], 0.0, 1.0)?,
         generator.randint(DType::I32, [N], -5, 1_000_000)?,
-        generator.randint(DType::U32, [N], 0, 1 << 32)?,
+        generator.randint(DType::U32, [N], 0, 1i64 << 32)?,
         generator.bernoulli([N], 0.3)?,
         generator.permutation(N)?,
     ];
@@ -48,6 +57,59 @@ fn draws(device: &Device) -> Result<Answer> {
     if device.supports(DType::F64) {
         let found = digest(&generator.uniform(DType::F64, [N], 0.0, 1.0)?.to_bytes()?);
         demand!(found == DRAWN_F64, "digest of f64 {found:#x}, not {DRAWN_F64:#x}");
+    }
+    // A generator of its own, whether or not there was f64.
+    let generator = Generator::new(device, 2028)?;
+    for (dtype, low, high, want) in WHOLE.into_iter().filter(|&(dtype, ..)| device.supports(dtype)) {
+        let found = digest(&generator.randint(dtype, [N], low, high)?.to_bytes()?);
+        demand!(found == want, "digest of {dtype} {found:#x}, not {want:#x}");
+    }
+    Ok(Ok(()))
+}
+
+/// floor(k 2^64 / n) of k below n, and the rest.
+fn quotient(k: u64, n: u64) -> [u64; 2] {
+    let long = u128::from(k) << 64;
+    [long / u128::from(n), long % u128::from(n)].map(|part| part as u64)
+}
+
+/// Random numbers hardly ever come to where a share ends: the words are given. Up to 2^32 numbers have shares of 2^96, others of 2^128.
+fn shares(device: &Device) -> Result<Answer> {
+    for (count, is_wide) in [
+        (3, false),
+        (60_000, false),
+        (65_537, false),
+        (3 << 30, false),
+        (u64::from(u32::MAX), false),
+        ((1 << 32) + 1, true),
+        (3 << 62, true),
+        (u64::MAX, true),
+    ] {
+        if is_wide && !device.supports(DType::U64) {
+            continue;
+        }
+        let numbers = [1, 2, 3, count / 2, count / 3 * 2 + 1, count - 2, count - 1].map(|k| k % count);
+        let (mut words, mut wanted) = ([const { Vec::new() }; 4], Vec::new());
+        for k in numbers.into_iter().filter(|k| *k > 0) {
+            // The first x of number k is k 2^b / n, rounded up; the one before it is of number k - 1.
+            let ([high, rest], bits) = (quotient(k, count), if is_wide { 64 } else { 32 });
+            let low = (u128::from(rest) << bits).div_ceil(u128::from(count));
+            let first = (u128::from(high) << bits) + low;
+            for (x, number) in [(first, k), (first - 1, k - 1)] {
+                // The most significant word first.
+                let x = if is_wide { x } else { x << 32 };
+                words.iter_mut().zip([96, 64, 32, 0]).for_each(|(word, shift)| word.push((x >> shift) as u32));
+                wanted.push(number);
+            }
+        }
+        let length = wanted.len() as u64;
+        let read = if is_wide { &words[..] } else { &words[..3] };
+        let inputs = read.iter().map(|word| Tensor::from_slice(device, word, [length])).collect::<Result<Vec<_>>>()?;
+        let expr = whole_number_below(count.into(), |n| Expr::input(n as usize));
+        let found = Tensor::map(&expr, &inputs.iter().collect::<Vec<_>>())?;
+        let found =
+            if is_wide { found.to_vec::<u64>()? } else { found.to_vec::<u32>()?.into_iter().map(u64::from).collect() };
+        demand!(found == wanted, "of {count} numbers {found:?}, not {wanted:?}");
     }
     Ok(Ok(()))
 }
@@ -59,7 +121,7 @@ type Draw = (&'static str, f64, usize, fn(&Generator) -> Result<Tensor>);
 const DRAWN_OF_EACH: u64 = 257;
 
 /// What is kept or refused by a rounded number is another one where that falls the other way: once in thousands.
-const DRAWS: [Draw; 18] = [
+const DRAWS: [Draw; 28] = [
     ("normal", 6.7, 0, |g| g.normal(DType::F32, [DRAWN_OF_EACH], 0.0, 1.0)),
     ("exponential", 0.0, 0, |g| g.exponential(DType::F32, [DRAWN_OF_EACH], 1.0)),
     ("normal of f64", 9.4, 0, |g| g.normal(DType::F64, [DRAWN_OF_EACH], 0.0, 1.0)),
@@ -79,6 +141,28 @@ const DRAWS: [Draw; 18] = [
     ("poisson of a tensor", 0.0, 1, |g| g.poisson_of(&Tensor::full(device_of(g), DType::F32, [DRAWN_OF_EACH], 20.0)?)),
     ("bernoulli of a tensor", 0.0, 0, |g| {
         g.bernoulli_of(&Tensor::full(device_of(g), DType::F32, [DRAWN_OF_EACH], 0.3)?)?.cast(DType::U32)
+    }),
+    // The square root of a logarithm, times the deviation.
+    ("truncated normal of f64", 2.0, 0, |g| g.truncated_normal(DType::F64, [DRAWN_OF_EACH], [0.0, 1.0], [-1.0, 2.0])),
+    ("truncated normal of a tail of f64", 2.0, 0, |g| {
+        g.truncated_normal(DType::F64, [DRAWN_OF_EACH], [0.0, 1.0], [9.0, f64::INFINITY])
+    }),
+    ("gamma of f64", 12.0, 1, |g| g.gamma(DType::F64, [DRAWN_OF_EACH], 3.0, 1.0)),
+    ("gamma below 1 of f64", 4.0, 1, |g| g.gamma(DType::F64, [DRAWN_OF_EACH], 0.4, 1.0)),
+    ("gamma of a tensor of f64", 12.0, 1, |g| {
+        g.gamma_of(&Tensor::full(device_of(g), DType::F64, [DRAWN_OF_EACH], 3.0)?)
+    }),
+    ("beta of f64", 2.0, 1, |g| g.beta(DType::F64, [DRAWN_OF_EACH], 2.0, 3.0)),
+    ("poisson of f64", 0.0, 1, |g| g.poisson(DType::F64, [DRAWN_OF_EACH], 3.0)),
+    ("poisson of a tensor of f64", 0.0, 1, |g| {
+        g.poisson_of(&Tensor::full(device_of(g), DType::F64, [DRAWN_OF_EACH], 20.0)?)
+    }),
+    ("bernoulli of a tensor of f64", 0.0, 0, |g| {
+        g.bernoulli_of(&Tensor::full(device_of(g), DType::F64, [DRAWN_OF_EACH], 0.3)?)?.cast(DType::U32)
+    }),
+    ("random tensor of f64", 9.4, 0, |g| {
+        let normal = Distribution::Normal { mean: 0.0, std: 1.0 };
+        Tensor::random(device_of(g), DType::F64, [DRAWN_OF_EACH], normal, 2027, 5 << 32)
     }),
     ("multinomial", 0.0, 0, |g| g.multinomial(&weights(g)?, DRAWN_OF_EACH, Replacement::With)),
     ("multinomial without replacement", 0.0, 2, |g| g.multinomial(&weights(g)?, 5, Replacement::Without)),

@@ -68,6 +68,7 @@ fn every_call(device: &Device) -> Result<Answer> {
         ("index_put", 3, &|at| x.index_put(&[at, &fine], &sums, ScatterFn::Set)),
         ("index_put", 2, &|at| x.index_put(&[&fine, at], &sums, ScatterFn::Sum)),
         ("bincount", 3, &|at| at.bincount(3)),
+        ("bincount", 3, &|at| column(at)?.bincount_along(3, 0)),
         ("one_hot", 3, &|at| at.one_hot(3, DType::F32)),
         ("cross_entropy", 2, &|at| x.cross_entropy(at)),
     ];
@@ -102,6 +103,7 @@ fn calls_that_take_others(device: &Device) -> Result<Answer> {
         sums.scatter_add_within(&at, 3)?,
         x.index_put_within(&[&at, &at], &sums, ScatterFn::Sum)?,
         at.bincount_within(3)?,
+        column.bincount_along_within(3, 1)?,
         at.one_hot_within(3, DType::F32)?,
         sums.histogram(2, 1.5, 2.5)?,
     ];

@@ -15,8 +15,8 @@ use crate::gradient::{Gradient, Needs};
 use crate::graph::Graph;
 #[cfg(feature = "cpu")]
 use crate::operation::HostResult;
-use crate::operation::{Arithmetic, Facts, Op, Operand, Operation};
-use crate::ops::RuleBuilder;
+use crate::operation::{Arithmetic, Facts, Op, Operand, Operation, Sample};
+use crate::ops::{RuleBuilder, sample};
 use crate::ops::{TensorSpec, check_dense_output};
 use crate::oracle::{Expected, HostTensor};
 use crate::plan::{Candidate, Caps, Plan};
@@ -204,6 +204,33 @@ impl Operation for AttentionGradient {
         Some(AttentionGradient { forward, dout, dlse, dq: dq?, dk: dk?, dv: dv? }.into())
     }
 
+    /// The last queries and the last keys of one group of heads.
+    fn sample(&self) -> Result<Option<Sample>> {
+        // What results lie as: the operands that they are gradients of.
+        let lse = self.dlse.unwrap_or(self.forward.lse);
+        let gradients = Attention { q: self.dq, k: self.dk, v: self.dv, out: self.dout, lse, ..self.forward.clone() };
+        let all = |attention: &Attention| attention.last(u64::MAX);
+        let (Some(forward), Some(group), Some(rows)) = (all(&self.forward)?, all(&gradients)?, gradients.last(EDGE)?)
+        else {
+            return Ok(None);
+        };
+        let last_keys = |spec: TensorSpec| -> Result<Layout> {
+            let keys = spec.layout.dims()[1];
+            spec.layout.slice(1, keys.saturating_sub(EDGE), keys, 1)
+        };
+        let positions = [rows.q.layout, last_keys(group.k)?, last_keys(group.v)?];
+        let dense = |number: usize, spec: TensorSpec| sample::dense(spec.dtype, &positions[number]);
+        let of = AttentionGradient {
+            forward,
+            dout: group.out,
+            dlse: self.dlse.map(|_| group.lse),
+            dq: dense(0, self.dq),
+            dk: dense(1, self.dk),
+            dv: dense(2, self.dv),
+        };
+        Ok(Some(Sample { op: Edges { of }.into(), positions: positions.to_vec() }))
+    }
+
     fn with_output(&self, number: usize, output: TensorSpec) -> Option<Op> {
         let mut op = self.clone();
         match number {
@@ -213,6 +240,44 @@ impl Operation for AttentionGradient {
             _ => return None,
         }
         Some(op.into())
+    }
+}
+
+/// How many queries and keys a sample has.
+const EDGE: u64 = 48;
+
+/// What a sample of a large gradient is solved by: dq of the last [`EDGE`] queries, each a sum over all keys, dk and dv of the last keys, sums over all
+/// queries. No smaller gradient has both, so that this is no operation for devices: none plans it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Edges {
+    /// One group of heads, with what is compared in place of dq, dk and dv.
+    of: AttentionGradient,
+}
+
+impl Operation for Edges {
+    fn name(&self) -> &'static str {
+        OP
+    }
+
+    fn operands(&self, each: &mut dyn FnMut(Operand)) {
+        self.of.operands(each);
+    }
+
+    /// It is made of what was checked.
+    fn validate(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn arithmetic(&self) -> Arithmetic {
+        self.of.arithmetic()
+    }
+
+    fn oracle(&self, before: &[HostTensor]) -> Vec<Vec<Expected>> {
+        gradient_oracle::edges(&self.of, before, EDGE)
+    }
+
+    fn gradient(&self, needs: &Needs<'_>) -> Result<Gradient> {
+        self.of.gradient(needs)
     }
 }
 

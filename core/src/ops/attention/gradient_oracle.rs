@@ -41,6 +41,21 @@ impl Sum {
 
 /// dq, dk and dv.
 pub(super) fn backward(op: &AttentionGradient, before: &[HostTensor]) -> Vec<Vec<Expected>> {
+    of_pairs(op, before, |_, _| true)
+}
+
+/// The same of the last `rows` queries and the last `rows` keys alone.
+pub(super) fn edges(op: &AttentionGradient, before: &[HostTensor], rows: u64) -> Vec<Vec<Expected>> {
+    let dims = op.forward.dims();
+    let [queries, keys] = [dims.queries, dims.keys].map(|extent| extent.saturating_sub(rows));
+    let found = of_pairs(op, before, |i, j| i >= queries || j >= keys);
+    let lengths = [dims.heads * dims.size, dims.groups * dims.size, dims.groups * dims.width];
+    let firsts = [queries, keys, keys].into_iter().zip(lengths).map(|(first, length)| (first * length) as usize);
+    found.into_iter().zip(firsts).map(|(mut all, first)| all.split_off(first)).collect()
+}
+
+/// dq, dk and dv of the pairs of query and key that `is_wanted` names.
+fn of_pairs(op: &AttentionGradient, before: &[HostTensor], is_wanted: impl Fn(u64, u64) -> bool) -> Vec<Vec<Expected>> {
     let pairs = Pairs::new(&op.forward, before);
     let (dims, limits) = (pairs.dims, pairs.limits);
     let Limits { u, w, r, tiny, largest } = limits;
@@ -60,7 +75,7 @@ pub(super) fn backward(op: &AttentionGradient, before: &[HostTensor]) -> Vec<Vec
         let off_delta = limits.chain(dims.width) * magnitude;
         let row = ((b * dims.heads + h) * dims.queries + i) as usize;
         let (lse, dlse) = (lse[row], dlse.as_ref().map_or(0.0, |dlse| dlse[row]));
-        for j in (0..dims.keys).filter(|&j| pairs.sees([b, h, i, j])) {
+        for j in (0..dims.keys).filter(|&j| is_wanted(i, j) && pairs.sees([b, h, i, j])) {
             let [s, off] = pairs.score([b, h, i, j]);
             // A query whose scores are all -inf has seen nothing either.
             let p = if lse == f64::NEG_INFINITY { 0.0 } else { (s - lse).exp() };

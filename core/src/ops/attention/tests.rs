@@ -164,3 +164,44 @@ fn refusals_say_what_does_not_fit() {
     let wrong = AttentionGradient { dq: gradient.dk, ..gradient };
     assert!(wrong.check().unwrap_err().to_string().contains("attention_gradient"));
 }
+
+/// A sample's expectations are those that the whole has there: of the last queries and keys of one group, which see and are seen as before.
+#[test]
+fn sample_of_a_gradient_is_part_of_the_whole() {
+    for (causal, is_masked, dlse) in
+        [(false, false, LseGradient::Absent), (true, false, LseGradient::Given), (true, true, LseGradient::Absent)]
+    {
+        let [q, k, v] =
+            [[53, 4, 3], [61, 2, 3], [61, 2, 5]].map(|[rows, heads, n]| dense(DType::F32, &[2, rows, heads, n]));
+        let mask = is_masked.then(|| dense(DType::Bool, &[2, 4, 53, 61]));
+        let op = AttentionGradient::new(Attention { causal, mask, ..Attention::new(q, k, v).unwrap() }, dlse).unwrap();
+        let Sample { op: sample, positions } = op.sample().unwrap().unwrap();
+        // Small different numbers by their place in memory.
+        let hosts = |specs: Vec<TensorSpec>| -> Vec<HostTensor> {
+            let host = |(number, spec): (usize, TensorSpec)| {
+                let value = |i: u64| {
+                    let at = spec.layout.index_of(i);
+                    match spec.dtype {
+                        DType::Bool => crate::Scalar::I(i64::from(at % 5 != 2)),
+                        _ => crate::Scalar::F(((at * 7 + number as u64 * 5) % 11) as f64 / 8.0 - 0.5),
+                    }
+                };
+                let values = (0..spec.layout.elements()).map(value).collect();
+                HostTensor { dtype: spec.dtype, shape: *spec.layout.shape(), values }
+            };
+            specs.into_iter().enumerate().map(host).collect()
+        };
+        let (all, some) = (op.oracle(&hosts(op.held())), sample.oracle(&hosts(sample.held())));
+        let counts: Vec<u64> = positions.iter().map(Layout::elements).collect();
+        assert_eq!(counts, [48 * 2 * 3, 48 * 3, 48 * 5]);
+        for (number, positions) in positions.iter().enumerate() {
+            assert_eq!(some[number].len() as u64, positions.elements());
+            assert_eq!(sample.outputs()[number].spec.layout.dims(), positions.dims());
+            for (i, found) in some[number].iter().enumerate() {
+                let want = &all[number][positions.index_of(i as u64) as usize];
+                assert_eq!(format!("{found:?}"), format!("{want:?}"), "causal {causal}, result {number} at {i}");
+            }
+            assert!(some[number].iter().any(|expected| expected.value.as_f64().abs() > 1e-3));
+        }
+    }
+}
