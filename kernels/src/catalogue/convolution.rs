@@ -51,7 +51,7 @@ pub(crate) struct Shape {
     pub block_m: u32,
     pub block_n: u32,
     stages: u32,
-    consumers: u32,
+    pub consumers: u32,
     /// Two consumers take turns, each with a whole tile.
     pub turns: bool,
 }

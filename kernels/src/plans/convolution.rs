@@ -43,8 +43,9 @@ const RASTER_ROWS: u64 = 12;
 /// (fitted to what ResNet-50's layers took on an H100, docs/convolution.md).
 const STAGE_BYTES_A_CLOCK: f64 = 43.0;
 const OUTPUTS_A_CLOCK: f64 = 30.0;
-/// Clocks that scaling and ending a sum of i8 takes a multiprocessor: those of products (`wgmma_estimate.rs`), not fitted to convolutions.
-const SCALED_CLOCKS: f64 = 15.0 / 128.0;
+/// Clocks that scaling, ending and storing a sum of i8 takes one of a block's consumers, which waits for its own instructions: fitted to 19 layers on an
+/// H100 (benches/results/h100-2026-11-28f/candidates-i8.txt), which it tells within a fifth.
+const SCALED_CLOCKS: f64 = 0.95;
 /// Channels of i8 are whole times so many: 16 bytes.
 const UNIT_OF_STEPS: u64 = 16;
 /// Clocks of starting; what a launch costs besides.
@@ -380,16 +381,12 @@ fn tile_clocks(instance: &Instance, steps: u64, pixels: &Images) -> f64 {
     let rows = if instance.makes == Makes::Weights { m + slow * n } else { slow * m + n };
     let stage = (m * n / OUTPUTS_A_CLOCK).max(rows * 128.0 / STAGE_BYTES_A_CLOCK);
     let stages = steps as f64 * stage;
-    // D of 32 bits, and what becomes of sums of i8 first.
-    let wider = if instance.is_scaled() && instance.output == DType::F32 { 2.0 } else { 1.0 };
-    let scaled = if instance.is_scaled() { m * n * SCALED_CLOCKS } else { 0.0 };
-    let stored = m * n * 2.0 * wider / 32.0 + scaled;
-    // Two consumers that take turns hide what storing takes, but for what is longer than a tile's stages.
-    match (instance.shape.turns, instance.is_scaled()) {
-        (true, false) => stages,
-        (true, true) => stages.max((stages + stored) / 2.0),
-        (false, _) => stages + stored,
+    if instance.is_scaled() {
+        // Not hidden behind the stages of another consumer's tile: there are few, and half of them are loads.
+        return stages + m * n * SCALED_CLOCKS / f64::from(instance.shape.consumers);
     }
+    // Two consumers that take turns hide what storing takes.
+    if instance.shape.turns { stages } else { stages + m * n * 2.0 / 32.0 }
 }
 
 /// How blocks go through tiles: rows of a band, and inverses (`divided` in `cuda/gemm_wgmma_config.cuh`) of tiles in all and in a band,
