@@ -266,7 +266,7 @@ fn long_axis(device: &Device, count: u64) -> Result<()> {
 /// The result; `None`, with a printed reason, where it is larger than one buffer or binding of the device.
 fn had<T>(name: &str, found: Result<T>) -> Result<Option<T>> {
     match found {
-        Err(error @ (Error::BufferTooBig { .. } | Error::BindingTooLarge { .. })) => {
+        Err(error @ (Error::BufferTooBig { .. } | Error::BindingTooLarge { .. } | Error::OutOfMemory { .. })) => {
             println!("{name}: left out: {error}");
             Ok(None)
         }

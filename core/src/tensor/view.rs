@@ -187,6 +187,8 @@ mod tests {
         ("argmax", |x, axis| x.argmax(axis)),
         ("argmin", |x, axis| x.argmin([axis])),
         ("argsort", |x, axis| x.argsort(axis, SortOrder::Descending)),
+        ("bincount_along", |x, axis| x.abs()?.cast(DType::U32)?.bincount_along(5, axis)),
+        ("bincount_along_within", |x, axis| x.cast(DType::I32)?.bincount_along_within(3, axis)),
         ("cat", |x, axis| Tensor::cat(&[x, x], axis)),
         ("chunk", |x, axis| Ok(x.chunk(2, axis)?.swap_remove(0))),
         ("count_nonzero", |x, axis| x.count_nonzero(axis)),
@@ -199,6 +201,7 @@ mod tests {
         ("flip", |x, axis| x.flip(axis)),
         ("gather", |x, axis| x.gather(&Tensor::zeros(x.device(), DType::U32, [2, 3])?, axis)),
         ("gather_or", |x, axis| x.gather_or(&Tensor::full(x.device(), DType::U32, [2, 3], 2)?, axis, Missing::Zero)),
+        ("histogram_along", |x, axis| x.histogram_along(4, -2.0, 4.0, axis)),
         ("index_select", |x, axis| x.index_select(&Tensor::zeros(x.device(), DType::U32, [2])?, axis)),
         ("index_select_or", |x, axis| {
             x.index_select_or(&Tensor::full(x.device(), DType::U32, [2], 2)?, axis, Missing::Zero)
@@ -241,6 +244,7 @@ mod tests {
         ("std", |x, axis| x.std(axis, 0.0)),
         ("sum", |x, axis| x.sum(axis)),
         ("topk", |x, axis| Ok(x.topk(1, axis, SortOrder::Descending)?.values)),
+        ("unique_along", |x, axis| Ok(x.unique_along(axis)?.values)),
         ("var", |x, axis| x.var(axis, 0.0)),
         ("var_mean", |x, axis| Ok(x.var_mean(axis, 0.0)?.1)),
     ];
