@@ -180,7 +180,7 @@ mod tests {
     type Method = fn(&Tensor, i64) -> crate::Result<Tensor>;
 
     /// Every method that takes an axis, of a tensor of shape [2, 3].
-    const METHODS: [(&str, Method); 54] = [
+    const METHODS: [(&str, Method); 58] = [
         ("abs_max", |x, axis| x.abs_max(axis)),
         ("all", |x, axis| x.gt(0)?.all(axis)),
         ("any", |x, axis| x.gt(2)?.any(axis)),
