@@ -312,7 +312,11 @@ fn check_holds_a_device_to_the_contract() {
     assert_eq!(outcome_of("contract/kernels empty grid"), "unsupported");
     // By a part of the name, as cases.
     let report = well(&["check", "--device", "cpu", "--filter", "contract/lines"]);
-    assert!(report.contains("ok: 3 cases passed"), "{report}");
+    let of_lines = lines
+        .iter()
+        .filter(|line| line["case"].as_str().is_some_and(|case| case.starts_with("contract/lines")))
+        .count();
+    assert!(of_lines > 1 && report.contains(&format!("ok: {of_lines} cases passed")), "{report}");
 }
 
 #[test]
