@@ -11,7 +11,7 @@
 mod distributions;
 
 pub use distributions::Replacement;
-pub(crate) use distributions::{numbers_of_64, whole_number_below};
+pub(crate) use distributions::whole_number_below;
 
 use crate::{BinaryFn, CompareFn, Device, Error, Expr, RandomKey, Result, Tensor};
 

@@ -13,8 +13,11 @@ mod whole;
 pub(crate) use whole::below as whole_number_below;
 
 use super::Generator;
-use crate::ops::{Distribution, Missing, SearchSide, SortOrder};
-use crate::{BinaryFn, CompareFn, DType, Error, Expr, IntoShape, Position, Result, Scalar, Shape, Tensor};
+use crate::ops::{Missing, SearchSide, SortOrder};
+use crate::tensor::numbers::{
+    UNIT, exponential_of_64, mirrored, normal_of, stream_of, uniform_between, uniform_of_64, unit_of_64,
+};
+use crate::{BinaryFn, CompareFn, DType, Error, Expr, IntoShape, Position, Result, Shape, Tensor};
 
 /// Whether what was drawn can be drawn again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,9 +27,6 @@ pub enum Replacement {
     /// It cannot: all that is drawn in one line differs.
     Without,
 }
-
-/// 2^-32.
-const UNIT: f64 = 1.0 / 4_294_967_296.0;
 
 /// The words of the key among the inputs; others follow.
 fn key() -> [Expr; 4] {
@@ -49,19 +49,9 @@ fn another_word(n: u32) -> Expr {
     Expr::random([seed_low, seed_high, low, high ^ i64::from(stream_of(n))])
 }
 
-/// The bits of the stream's upper word in which that of word number `n` after the first differs.
-fn stream_of(n: u32) -> u32 {
-    1 << 31 | (n % 32) << 26 | (n / 32) << 25
-}
-
 /// (w + 1/2) 2^-32 in f32, of u32.
 fn unit(word: Expr) -> Expr {
     (word.cast(DType::F32) + 0.5) * UNIT
-}
-
-/// 2^32 - 1 - w.
-fn mirrored(word: Expr) -> Expr {
-    word ^ i64::from(u32::MAX)
 }
 
 /// -ln(v) with v = (w + 1/2) 2^-32: exponential with rate 1, from 2^-33 to 22.9. In the upper half it is -ln(1 - v'), v' being that of the
@@ -87,12 +77,6 @@ fn words_of(dtype: DType) -> u32 {
     if dtype == DType::F64 { 2 } else { 1 }
 }
 
-/// (w + 1/2) 2^-64 in f64, of two u32. It may be rounded to 1.
-fn unit_of_64([high, low]: [Expr; 2]) -> Expr {
-    const WORDS: f64 = 4_294_967_296.0; // 2^32
-    (high.cast(DType::F64) * WORDS + low.cast(DType::F64) + 0.5) * (UNIT * UNIT)
-}
-
 /// [`unit`] of word number `n`, in f64 of the next one, too.
 fn unit_in(dtype: DType, n: u32) -> Expr {
     if dtype == DType::F64 { unit_of_64([n, n + 1].map(word_number)) } else { unit(word_number(n)) }
@@ -108,53 +92,9 @@ fn exponential_in(dtype: DType, n: u32) -> Expr {
     if dtype == DType::F64 { exponential_of_64([n, n + 1].map(word_number)) } else { exponential_of(word_number(n)) }
 }
 
-/// The same of 64 bits, in f64: from 2^-65 to 45.05.
-fn exponential_of_64([high, low]: [Expr; 2]) -> Expr {
-    let is_low = high.compare(CompareFn::Lt, 1i64 << 31);
-    let small = unit_of_64([high, low].map(|word| is_low.select(word.clone(), mirrored(word))));
-    -is_low.select(small.log(), (-small).log1p())
-}
-
-/// Uniform in [0, 1) in steps of 2^-53, in f64, of two words. Every step is exact.
-fn uniform_of_64([high, low]: [Expr; 2]) -> Expr {
-    const LOW: f64 = 67_108_864.0; // 2^26
-    const STEP: f64 = 1.0 / (134_217_728.0 * LOW); // 2^-53
-    let [high, low] = [high / 32, low / 64].map(|bits| bits.cast(DType::F64));
-    (high * LOW + low) * STEP
-}
-
 /// Uniform in [0, 1) in steps of 2^-24, in f64 of 2^-53.
 fn uniform_in(dtype: DType) -> Expr {
     if dtype == DType::F64 { uniform_of_64([word(), other_word()]) } else { Expr::uniform(key()) }
-}
-
-/// `unit`, which is uniform in [0, 1), moved to [low, high); what would be rounded to `high` becomes the number below it.
-fn uniform_between(dtype: DType, unit: Expr, low: f64, high: f64) -> Expr {
-    (unit * (high - low) + low).binary(BinaryFn::Min, last_below(dtype, high).max(low)).cast(dtype)
-}
-
-/// Box and Muller's cosine of an exponential number and a uniform one.
-fn normal_of(exponential: Expr, unit: Expr) -> Expr {
-    (exponential * 2.0).sqrt() * (unit * std::f64::consts::TAU).cos()
-}
-
-/// The f64 of a seed and a stream that [`Generator::uniform`] and [`Generator::normal`] give for that key; none of [`Distribution::Bits`].
-pub(crate) fn numbers_of_64(distribution: Distribution, seed: u64, stream: u64) -> Option<Expr> {
-    let (dtype, [low, high]) = (DType::F64, [stream as u32, (stream >> 32) as u32]);
-    let word = |n: u32| {
-        let high = if n == 0 { high } else { high ^ stream_of(n - 1) };
-        Expr::random([seed as u32, (seed >> 32) as u32, low, high].map(Expr::constant))
-    };
-    match distribution {
-        Distribution::Bits => None,
-        Distribution::Uniform { low, high } => {
-            Some(uniform_between(dtype, uniform_of_64([0, 1].map(word)), low.into(), high.into()))
-        }
-        Distribution::Normal { mean, std } => {
-            let z = normal_of(exponential_of_64([0, 1].map(word)), unit_of_64([2, 3].map(word)));
-            Some(z * f64::from(std) + f64::from(mean))
-        }
-    }
 }
 
 /// The inverse of the error function at p - q, where p + q = 1, by polynomials of -ln(4 p q) (M. Giles, "Approximating the erfinv function",
@@ -212,24 +152,6 @@ fn erfinv_of_64(p: &Expr, q: &Expr) -> Expr {
 /// The share of the standard normal distribution below `x`.
 fn below(x: f64) -> f64 {
     0.5 * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2)
-}
-
-/// The largest number of `dtype`, a float, that is less than `x`.
-fn last_below(dtype: DType, x: f64) -> f64 {
-    let mut bits = [0; 8];
-    let bytes = Scalar::F(x).to_le_bytes(dtype);
-    bits[..bytes.len()].copy_from_slice(&bytes);
-    let of = |bits: u64| Scalar::from_le_bytes(&bits.to_le_bytes()[..bytes.len()], dtype).as_f64();
-    let (bits, sign) = (u64::from_le_bytes(bits), 1u64 << (8 * dtype.size_bytes() - 1));
-    match of(bits) {
-        nearest if nearest < x => nearest,
-        // Bits order as magnitudes do.
-        nearest if nearest > 0.0 => of(bits - 1),
-        // Shaders may take subnormal numbers for 0, those that they compute with.
-        0.0 if dtype.compute() == dtype => -dtype.min_normal(),
-        0.0 => of(sign | 1),
-        _ => of(bits + 1),
-    }
 }
 
 fn refuse<T>(what: &'static str, reason: String) -> Result<T> {

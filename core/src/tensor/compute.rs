@@ -1,7 +1,7 @@
 //! Products, reductions, softmax and random numbers.
 
+use super::numbers::numbers_of_64;
 use crate::axis;
-use crate::generator::numbers_of_64;
 use crate::ops::{
     ArgReduce, ArgReduceFn, Distribution, Extents, Matmul, Random, Reduce, ReduceFn, ReducedMatmul, ScaleBlocks,
     Softmax, SoftmaxFn,

@@ -11,7 +11,7 @@
 //! | indexing; positions outside | `along.rs`; `outside.rs` |
 //! | elementwise arithmetic; operators | `math.rs`, `functions.rs`; `operators.rs` |
 //! | programs of several results, updates in place | `update.rs` |
-//! | products, reductions, random numbers; their keys | `compute.rs`; `random_key.rs` |
+//! | products, reductions, random numbers; f64 of random words; their keys | `compute.rs`; `numbers.rs`; `random_key.rs` |
 //! | the best few, order statistics, distinct values; statistics | `order.rs`; `statistics.rs` |
 //! | a tensor as text | `show.rs` |
 //! | grouped, 8-bit and 2:4 compressed products | `grouped.rs`, `quantize.rs`, `sparse24.rs` |
@@ -24,6 +24,7 @@ mod group_norm;
 mod grouped;
 mod join;
 mod math;
+pub(crate) mod numbers;
 mod operators;
 mod order;
 pub(crate) mod outside;

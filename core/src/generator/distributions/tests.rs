@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::harness::ReferenceBackend;
+use crate::tensor::numbers::last_below;
 use crate::{Device, Tape};
 
 /// How many numbers are drawn.
