@@ -11,7 +11,7 @@
 //!
 //! Operands are uniform in [-1, 1), i8 in all of its range, and rotate through more memory than twice the card's cache. A sample is a graph of
 //! launches, timed by the card; all candidates take turns, and the median of their samples counts. Before that each computes one set of small
-//! integers, of which every order of sums gives the same bits: they must be those of the first candidate. Exit code 1 when they are not; test
+//! integers, whose sums have the same bits in any order: all must equal the first candidate's. Exit code 1 when they are not; test
 //! `native` compares with the oracle.
 
 use std::error::Error;

@@ -478,7 +478,7 @@ fn of_indices(len: u64) -> String {
     }
 }
 
-/// Where the shape holds as many elements as were given, it is that of a tensor of which a call reads the only element.
+/// A shape that holds as many elements as were given belongs to a tensor whose only element a call wanted to read.
 fn of_length(shape: &[u64], expected: u64, got: u64) -> String {
     let holds = shape.iter().try_fold(1u64, |all, &extent| all.checked_mul(extent));
     if holds == Some(got) && expected == 1 {

@@ -376,7 +376,7 @@ pub trait Tuned {
 }
 
 impl Key {
-    /// The key of `op`; `None` for operations of which nothing is to be chosen.
+    /// The key of `op`; `None` for operations that leave nothing to choose.
     pub fn of(op: &Op) -> Option<Key> {
         op.tuned().map(|tuned| tuned.key())
     }

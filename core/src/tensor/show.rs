@@ -80,7 +80,7 @@ struct Rows<'a> {
     width: usize,
     /// Extents of what is shown.
     dims: &'a [u64],
-    /// Axes of which the ends alone are shown.
+    /// Axes that are shown by their ends alone.
     cut: &'a [bool],
 }
 

@@ -46,7 +46,7 @@ const OUTPUTS_A_CLOCK: f64 = 30.0;
 /// Clocks that scaling, ending and storing a sum of i8 takes one of a block's consumers, which waits for its own instructions: fitted to 19 layers on an
 /// H100 (benches/results/h100-2026-11-28f/candidates-i8.txt), which it tells within a fifth.
 const SCALED_CLOCKS: f64 = 0.95;
-/// Channels of i8 are whole times so many: 16 bytes.
+/// Channels of i8 are a multiple of this: 16 bytes.
 const UNIT_OF_STEPS: u64 = 16;
 /// Clocks of starting; what a launch costs besides.
 const START_CLOCKS: f64 = 4000.0;

@@ -83,7 +83,7 @@ impl Problem<'_> {
         let ended = if sums_bytes > 0 { 0.0 } else { outputs * self.ending_instructions() / ISSUED_PER_CLOCK };
         let stored = stored + ended;
         let products = depth * step;
-        // One consumer's store hides behind the other's products, or these behind it, but for the last.
+        // While one consumer stores, the other multiplies: the longer of the two counts, and at the end the shorter one once.
         let mut clocks = START_CLOCKS
             + match schedule {
                 Schedule::Cooperative => rounds * (products + stored),

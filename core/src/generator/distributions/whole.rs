@@ -180,7 +180,7 @@ mod tests {
         }
     }
 
-    /// Chi squared of 6 degrees of freedom, 99.999 % below 32; and of three thirds of a range of which a division of 32 bits would make halves and quarters.
+    /// Chi squared of 6 degrees of freedom, 99.999 % below 32; and the thirds of a range that 32 bits alone would divide into a half and two quarters.
     #[test]
     fn whole_numbers_are_each_as_likely() {
         let chi = |counts: &[f64]| {
