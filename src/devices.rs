@@ -106,7 +106,7 @@ impl DeviceEntry {
             #[cfg(all(feature = "wgpu", not(target_arch = "wasm32")))]
             Route::Wgpu(adapter) => Ok(Device::new(adapter.open(opening.wgpu())?)),
             #[cfg(all(any(feature = "wgpu", feature = "cuda-unpinned"), not(target_arch = "wasm32")))]
-            Route::Missing => Err(Error::NoSuchDevice { name: self.id.clone(), available: Vec::new() }),
+            Route::Missing => Err(Error::NoSuchDevice { name: self.id.clone(), variable: None, available: Vec::new() }),
         }
     }
 
@@ -291,7 +291,11 @@ pub fn device_with(name: &str, opening: Opening) -> Result<Device> {
                 return Err(why);
             }
             let usable = entries.into_iter().filter(|entry| entry.unusable.is_none());
-            Err(Error::NoSuchDevice { name: name.to_owned(), available: usable.map(|entry| entry.id).collect() })
+            Err(Error::NoSuchDevice {
+                name: name.to_owned(),
+                variable: None,
+                available: usable.map(|entry| entry.id).collect(),
+            })
         }
     }
 }
@@ -414,7 +418,7 @@ mod tests {
     #[test]
     fn device_unknown_name_lists_what_there_is() {
         match device("wgpu:77") {
-            Err(Error::NoSuchDevice { name, available }) => {
+            Err(Error::NoSuchDevice { name, available, .. }) => {
                 assert_eq!(name, "wgpu:77");
                 assert!(available.contains(&"cpu".to_owned()), "{available:?}");
             }

@@ -87,7 +87,7 @@ fn find(entries: Vec<CardEntry>, name: &str) -> Result<CardEntry> {
     let slices = slices().into_iter().map(|slice| format!("CUDA_VISIBLE_DEVICES={} chooses a slice", slice.name));
     available.extend(slices);
     available.extend(visible_devices().map(|value| format!("CUDA_VISIBLE_DEVICES={value} may hide others")));
-    Err(Error::NoSuchDevice { name: name.to_owned(), available })
+    Err(Error::NoSuchDevice { name: name.to_owned(), variable: None, available })
 }
 
 /// Whether `text` is the address `pci`: nvidia-smi writes capitals and eight digits of the domain.

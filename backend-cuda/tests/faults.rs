@@ -52,7 +52,7 @@ const FUNCTIONS: [&str; 25] = [
 fn work() -> Result<()> {
     let backend = match cards()?.first() {
         Some(card) => card.open(Options::default())?,
-        None => return Err(Error::NoSuchDevice { name: "cuda:0".to_owned(), available: Vec::new() }),
+        None => return Err(Error::NoSuchDevice { name: "cuda:0".to_owned(), variable: None, available: Vec::new() }),
     };
     let buffer = backend.alloc(256)?;
     backend.write(&buffer, 0, &common::bytes(&[5; 64]))?;

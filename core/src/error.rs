@@ -335,10 +335,12 @@ pub enum Error {
         reason: String,
     },
     /// No such device.
-    #[error("no device `{name}`: {}", of_available(.available))]
+    #[error("no device `{name}`{}: {}", of_variable(.variable), of_available(.available))]
     NoSuchDevice {
         /// The name asked for.
         name: String,
+        /// The environment variable that asked for it, if one did.
+        variable: Option<&'static str>,
         /// The names there are.
         available: Vec<String>,
     },
@@ -491,6 +493,10 @@ fn of_length(shape: &[u64], expected: u64, got: u64) -> String {
     format!("shape {shape:?} holds {held} but the data has {got}; give {held}, or the shape of {got}")
 }
 
+fn of_variable(variable: &Option<&str>) -> String {
+    variable.map(|variable| format!(", which {variable} names")).unwrap_or_default()
+}
+
 fn of_available(available: &[String]) -> String {
     match available {
         [] => "none is available; `polywarp doctor` says what is missing".to_owned(),
@@ -591,7 +597,7 @@ mod tests {
     fn devices_that_are_there_are_listed() {
         let said = |available: &[&str]| {
             let available = available.iter().map(|name| (*name).to_owned()).collect();
-            Error::NoSuchDevice { name: "gpu".to_owned(), available }.to_string()
+            Error::NoSuchDevice { name: "gpu".to_owned(), variable: None, available }.to_string()
         };
         assert_eq!(said(&["wgpu:0", "cpu"]), "no device `gpu`: available are wgpu:0, cpu");
         assert_eq!(said(&[]), "no device `gpu`: none is available; `polywarp doctor` says what is missing");

@@ -10,10 +10,13 @@ use polywarp_core::{DeviceInfo, DeviceKind};
 use serde::Serialize;
 
 use super::figures::significant;
-use super::{NetworkRow, Table};
+use super::{NetworkRow, Planned, Table};
 
 /// Images of ImageNet's training set, that is of one epoch.
 const EPOCH: f64 = 1.28e6;
+
+/// The product whose speedup is quoted.
+const PRODUCT: &str = "gemm f32 1000";
 
 /// A quoted speedup.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -27,8 +30,6 @@ pub struct Claim {
     /// The rows to read for it.
     #[serde(skip)]
     reads: Reads,
-    /// The suite to run for it.
-    pub suite: &'static str,
 }
 
 /// The rows that a claim reads.
@@ -50,58 +51,66 @@ pub const CLAIMS: [Claim; 8] = [
         conditions: "f32, data on the device; no hardware named",
         times: 10.0,
         reads: Reads::Product,
-        suite: "gemm",
     },
     Claim {
         quoted: "ResNet-50 trains 15 times faster: an epoch in 8 s, not 120 s",
         conditions: "neither hardware, images nor precision named",
         times: 15.0,
         reads: Reads::Training,
-        suite: "networks",
     },
     Claim {
         quoted: "ResNet-50 trains 29 times faster: in 25 min, not 12 h",
         conditions: "neither hardware, images nor precision named",
         times: 29.0,
         reads: Reads::Training,
-        suite: "networks",
     },
     Claim {
         quoted: "BERT encodes texts 48 times faster: in 60 min, not 48 h",
         conditions: "neither hardware, texts nor precision named",
         times: 48.0,
         reads: Reads::Encoding,
-        suite: "networks",
     },
     Claim {
         quoted: "tensor cores are 8 times faster than plain cores",
         conditions: "the same product in f16 and in f32",
         times: 8.0,
         reads: Reads::TensorCores,
-        suite: "gemm",
     },
     Claim {
         quoted: "mixed precision takes half of the memory",
         conditions: "the same training step at the same batch",
         times: 2.0,
         reads: Reads::Memory,
-        suite: "networks",
     },
     Claim {
         quoted: "a network in INT8 answers 2 times faster than in 16 bits",
         conditions: "the same network, images and batch",
         times: 2.0,
         reads: Reads::Int8,
-        suite: "networks",
     },
     Claim {
         quoted: "2:4 pruning makes products 2 times faster",
         conditions: "the same product, dense and with two of four weights, in 16 bits",
         times: 2.0,
         reads: Reads::Pruning,
-        suite: "gemm",
     },
 ];
+
+/// Leaves the products by which a claim is judged: those of [`Table::claims`].
+pub(super) fn keep_read(planned: &mut Vec<Planned>) {
+    let names: Vec<String> = planned.iter().map(|planned| planned.case.name.clone()).collect();
+    let has = |name: &str| names.iter().any(|known| known == name);
+    let sides = names.iter().filter_map(|name| name.strip_prefix("gemm f16 ")?.parse::<u64>().ok());
+    let largest = sides.filter(|side| has(&format!("gemm f32 {side}"))).max();
+    let of_cores = |name: &str| {
+        largest.is_some_and(|side| ["f16", "f32"].map(|ty| format!("gemm {ty} {side}")).contains(&name.to_owned()))
+    };
+    let of_pruning = |name: &str| match name.strip_prefix("gemm f16 ") {
+        Some(side) => has(&format!("sparse24 f16 {side}")),
+        None => name.starts_with("sparse24 f16 "),
+    };
+    planned.retain(|Planned { case, .. }| case.name == PRODUCT || of_cores(&case.name) || of_pruning(&case.name));
+}
 
 /// The result of a claim on a machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -143,7 +152,7 @@ impl Table {
     fn found(&self, reads: Reads, device: &DeviceInfo) -> Option<(f64, String)> {
         match reads {
             Reads::Product => {
-                let row = self.row("gemm f32 1000", &device.id)?;
+                let row = self.row(PRODUCT, &device.id)?;
                 let transfer = row.speedup_with_transfer.map(|x| format!(", {}x with transfers", significant(x)));
                 Some((row.speedup?, format!("{}{}", row.case, transfer.unwrap_or_default())))
             }
@@ -258,7 +267,7 @@ pub(super) fn write(table: &Table, out: &mut String) -> std::fmt::Result {
         writeln!(out, "    {device:8} {:>7}x  {holds}: {measured}", significant(*times))?;
     }
     for claim in table.claims_not_measured() {
-        writeln!(out, "  {}: not measured here; `polywarp bench --suite {}`", claim.quoted, claim.suite)?;
+        writeln!(out, "  {}: not measured here; `polywarp bench --claims`", claim.quoted)?;
     }
     Ok(())
 }
@@ -292,6 +301,24 @@ mod tests {
             profile: None,
             speedup: Some(speedup),
             speedup_with_transfer: Some(speedup / 2.0),
+        }
+    }
+
+    /// What is kept has the products of every claim that is of products, and nothing that no claim reads.
+    #[test]
+    fn products_of_claims_are_kept_and_no_others() {
+        use polywarp_core::harness::BenchSize;
+        for (size, side) in [(BenchSize::Small, 1000), (BenchSize::Normal, 4096), (BenchSize::Large, 8192)] {
+            let mut kept = crate::bench::plan(&[], Some(size), None);
+            let all = kept.len();
+            keep_read(&mut kept);
+            let names: Vec<&str> = kept.iter().map(|planned| planned.case.name.as_str()).collect();
+            for name in [PRODUCT, &format!("gemm f16 {side}"), &format!("gemm f32 {side}")] {
+                assert!(names.contains(&name), "{size:?}: {name} of {names:?}");
+            }
+            let sparse: Vec<&str> = names.iter().filter_map(|name| name.strip_prefix("sparse24 f16 ")).collect();
+            assert!(sparse.len() == 1 && names.contains(&format!("gemm f16 {}", sparse[0]).as_str()), "{names:?}");
+            assert!(names.len() <= 5 && all > 50, "{size:?}: {names:?} of {all}");
         }
     }
 

@@ -51,6 +51,8 @@ use serde::Serialize;
 pub struct Options {
     /// Only cases of this suite ([`suites`]), and all of them; without it, the overview of every suite.
     pub suite: Option<String>,
+    /// Only what [`CLAIMS`] are judged by; not together with a suite.
+    pub claims: bool,
     /// Only cases whose name contains one of these; all cases where the list is empty.
     pub only: Vec<String>,
     /// Problem sizes of all devices; when absent, each device has its own, and the CPU those of every other device as well.
@@ -74,7 +76,7 @@ impl Options {
 impl Default for Options {
     fn default() -> Options {
         let (budget, sustained) = (Duration::from_millis(300), Duration::from_millis(500));
-        Options { suite: None, only: Vec::new(), size: None, budget, sustained, profiled: false }
+        Options { suite: None, claims: false, only: Vec::new(), size: None, budget, sustained, profiled: false }
     }
 }
 
@@ -267,8 +269,12 @@ pub struct Progress {
 }
 
 /// Measures every case on every device. The CPU, if it is among the devices, comes first: the others are compared with it.
-pub fn run(devices: &[Device], options: &Options, progress: &mut dyn FnMut(&Progress)) -> Table {
+/// `progress` is called before each measurement, with the table of all until then.
+pub fn run(devices: &[Device], options: &Options, progress: &mut dyn FnMut(&Progress, &Table)) -> Table {
     let mut planned = plan(devices, options.size, options.suite.as_deref());
+    if options.claims {
+        claims::keep_read(&mut planned);
+    }
     planned.retain(|planned| options.names(&planned.case.name));
     let size = |device: &Device| options.size.unwrap_or_else(|| size_for(device, devices));
     let mut sorted: Vec<&Device> = devices.iter().collect();
@@ -304,36 +310,34 @@ pub fn run(devices: &[Device], options: &Options, progress: &mut dyn FnMut(&Prog
         for (i, (planned, reference)) in planned.iter().zip(&mut references).enumerate() {
             let case = &planned.case;
             let what = format!("{} on {}", case.name, device.id());
-            progress(&Progress { done: j * planned_count + i, total, what });
+            progress(&Progress { done: j * planned_count + i, total, what }, &table);
             let rate = table.product_rate(&case.op, device.id());
             let row = match planned.not_for(device) {
                 Some(reason) => Err(bench.skip(case, reason, false)),
                 None => bench.row(case, rate, reference),
             };
             match row {
-                Ok(row) => table.rows.push(row),
+                Ok(row) => {
+                    table.rows.push(row);
+                    compare_with_cpu(&mut table, &case.name);
+                }
                 Err(skipped) => table.skipped.push(skipped),
             }
         }
         bench.tune_for(Duration::ZERO);
     }
     if is_for_networks(options, &devices) {
-        let (rows, skipped) = networks::run(&devices, options, progress);
-        table.networks = rows;
-        table.skipped.extend(skipped);
+        networks::run(&devices, options, &mut table, progress);
     }
     if options.suite.as_deref() == Some(first_use::SUITE) {
-        let (rows, skipped) = first_use::run(&devices, options, progress);
+        let (rows, skipped) = first_use::run(&devices, options, &mut |now| progress(now, &table));
         table.first_use = rows;
         table.skipped.extend(skipped);
     }
-    progress(&Progress { done: total, total, what: "done".to_owned() });
     // The order is that of suites and cases, with the devices of a case side by side.
     let named = |name: &str| planned.iter().position(|planned| planned.case.name == name);
     table.rows.sort_by_key(|row| named(&row.case).map(|i| (planned[i].case.suite, i)));
-    for planned in &planned {
-        compare_with_cpu(&mut table, &planned.case.name);
-    }
+    progress(&Progress { done: total, total, what: "done".to_owned() }, &table);
     table
 }
 
@@ -347,6 +351,9 @@ pub fn suites() -> Vec<&'static str> {
 
 /// Networks are measured where they are asked for, and in the overview of a machine with a real GPU: a simulated one takes minutes.
 fn is_for_networks(options: &Options, devices: &[&Device]) -> bool {
+    if options.claims {
+        return true;
+    }
     let is_real = |device: &&Device| !matches!(device.info().kind, DeviceKind::Cpu | DeviceKind::Software);
     options.suite.as_deref().map_or_else(|| devices.iter().any(is_real), |suite| suite == networks::SUITE)
 }

@@ -22,6 +22,9 @@ pub struct Args {
     /// Only this suite, and all of it: copy, elementwise, first_use (of the tuner), gemm, networks, random, reduce or softmax
     #[arg(long, value_name = "S")]
     suite: Option<String>,
+    /// Only what quoted speedups are judged by: products and whole networks, on a GPU and on the CPU
+    #[arg(long, conflicts_with_all = ["suite", "alone"])]
+    claims: bool,
     /// Only cases whose name contains this, such as `f16`; may be given again for more
     #[arg(long, value_name = "WORD")]
     only: Vec<String>,
@@ -35,7 +38,8 @@ pub struct Args {
     /// Seconds that a long product runs without pause, and the vendor's library beside it; 0 for short bursts alone
     #[arg(long, value_name = "SECONDS", default_value_t = 0.5, value_parser = parse_budget, allow_negative_numbers = true)]
     sustained: f64,
-    /// Writes the figures as JSON, one object per line; `-` is standard output, and the table goes to standard error then
+    /// Writes the figures as JSON, one object per line; `-` is standard output, and the table goes to standard error then. While
+    /// measuring, those known so far are in F.part
     #[arg(long, value_name = "F")]
     json: Option<PathBuf>,
     /// Writes the page with plots; `-` as with --json
@@ -76,16 +80,18 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
     let outputs: Vec<(String, &Path)> = named.collect();
     check_distinct(&[], &outputs)?;
     outputs.iter().try_for_each(|(_, path)| check_writable(path))?;
+    let part = args.json.as_deref().filter(|path| !is_output(path)).map(Part::beside);
     let (devices, all_opened) = chosen_devices(&args.device, args.alone)?;
     let options = Options {
         suite: args.suite.clone(),
+        claims: args.claims,
         only: args.only.clone(),
         size: args.size,
         budget: Duration::from_secs_f64(args.budget),
         sustained: Duration::from_secs_f64(args.sustained),
         profiled: args.profile.is_some(),
     };
-    let table = run_with_progress(&devices, &options);
+    let table = run_with_progress(&devices, &options, part.as_ref());
     if [table.rows.len(), table.networks.len(), table.first_use.len(), table.skipped.len()] == [0; 4] {
         if args.only.is_empty() {
             return Err(Fault::usage(
@@ -101,6 +107,7 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
     if let Some(path) = &args.json {
         let lines = table.json_lines().map_err(|e| Fault::Machine(format!("cannot write JSON: {e}")))?;
         save(path, &lines)?;
+        part.as_ref().map_or(Ok(()), Part::remove)?;
     }
     if let Some(path) = &args.profile {
         let profiles = table.profiles();
@@ -158,10 +165,11 @@ fn opened(attempts: impl Iterator<Item = polywarp::Result<Device>>) -> (Vec<Devi
     (devices, all)
 }
 
-fn run_with_progress(devices: &[Device], options: &Options) -> Table {
+fn run_with_progress(devices: &[Device], options: &Options, part: Option<&Part>) -> Table {
     let bar = progress_bar("{bar:30} {pos}/{len} {elapsed}  {wide_msg}");
     let mut last_line = Instant::now();
-    let table = bench::run(devices, options, &mut |progress| {
+    let mut last_part = Instant::now();
+    let table = bench::run(devices, options, &mut |progress, so_far| {
         bar.set_length(progress.total as u64);
         bar.set_position(progress.done as u64);
         bar.set_message(progress.what.clone());
@@ -171,10 +179,45 @@ fn run_with_progress(devices: &[Device], options: &Options) -> Table {
             // Ignored, because nobody can be told when standard error is closed.
             let _ = writeln!(io::stderr(), "{} of {}: {}", progress.done, progress.total, progress.what);
         }
+        if let Some(part) = part.filter(|_| is_under_way && last_part.elapsed() >= BETWEEN_PARTS) {
+            last_part = Instant::now();
+            part.save(so_far);
+        }
         log::info!("{} of {}: {}", progress.done, progress.total, progress.what);
     });
     bar.finish_and_clear();
     table
+}
+
+/// Time between two saves of the figures known so far.
+const BETWEEN_PARTS: Duration = Duration::from_secs(10);
+
+/// The figures of a run that has not ended, in a file beside the one for all of them: what is left where a run is stopped.
+struct Part(PathBuf);
+
+impl Part {
+    fn beside(path: &Path) -> Part {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".part");
+        Part(PathBuf::from(name))
+    }
+
+    /// A failure is told and not returned, because the run may still end well.
+    fn save(&self, table: &Table) {
+        let lines = table.json_lines().map_err(|error| Fault::Machine(error.to_string()));
+        if let Err(fault) = lines.and_then(|lines| save(&self.0, &lines)) {
+            log::warn!("figures so far not saved: {fault:?}");
+        }
+    }
+
+    fn remove(&self) -> Result<(), Fault> {
+        match std::fs::remove_file(&self.0) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Fault::Machine(format!("cannot remove {}: {error}", self.0.display())))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 fn save(path: &Path, text: &str) -> Result<(), Fault> {
@@ -187,6 +230,21 @@ fn save(path: &Path, text: &str) -> Result<(), Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn figures_so_far_lie_beside_the_file_and_leave_nothing() {
+        let folder = std::env::temp_dir().join(format!("polywarp-part-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let part = Part::beside(&folder.join("figures.jsonl"));
+        part.remove().unwrap();
+        let options =
+            Options { only: vec!["no such case".to_owned()], size: Some(BenchSize::Small), ..Options::default() };
+        let table = bench::run(&[Device::cpu()], &options, &mut |_, so_far| part.save(so_far));
+        let kept = std::fs::read_to_string(folder.join("figures.jsonl.part")).unwrap();
+        assert_eq!(kept, table.json_lines().unwrap());
+        part.remove().unwrap();
+        std::fs::remove_dir(&folder).unwrap();
+    }
 
     #[test]
     fn device_that_does_not_open_is_left_out_and_not_well() {

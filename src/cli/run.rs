@@ -174,6 +174,9 @@ pub fn run(args: &Args) -> Result<Verdict, Fault> {
         files::save(&save.path, &|out| npy::write(out, &form, &bytes))?;
         say_beside(output, format!("{}: {}", save.path.display(), form))?;
     }
+    if args.saves.is_empty() {
+        say_beside(output, format!("ran on {id}; --save BINDING=FILE keeps an array"))?;
+    }
     Ok(Verdict::Well)
 }
 

@@ -193,7 +193,8 @@ fn list(args: &Args, store: &Store) -> Result<(), Fault> {
             format!("quarantine: {} on {}: {}: {why}", verdict.candidate, verdict.identity.device, verdict.class),
         )?;
     }
-    tell(args, format!("{} answers, {} kernels in quarantine", table.len(), quarantine.len()))
+    let how = if table.is_empty() { "; `polywarp tune --device D` finds the fastest kernels of a device" } else { "" };
+    tell(args, format!("{} answers, {} kernels in quarantine{how}", table.len(), quarantine.len()))
 }
 
 /// The winner, its time and its lead, as text.

@@ -99,6 +99,9 @@ fn named_by_variable(error: Error, name: &str) -> Error {
         Error::BackendUnavailable { backend, reason } => {
             Error::BackendUnavailable { backend, reason: format!("{reason}; {DEVICE_VARIABLE}={name} is set") }
         }
+        Error::NoSuchDevice { name, available, .. } => {
+            Error::NoSuchDevice { name, variable: Some(DEVICE_VARIABLE), available }
+        }
         other => other,
     }
 }
@@ -150,6 +153,9 @@ mod tests {
         let missing = Error::BackendUnavailable { backend: "cuda", reason: "no driver".to_owned() };
         let told = named_by_variable(missing, "cuda:0").to_string();
         assert_eq!(told, "the cuda backend is not available: no driver; POLYWARP_DEVICE=cuda:0 is set");
+        let unknown = Error::NoSuchDevice { name: "gpu".to_owned(), variable: None, available: vec!["cpu".to_owned()] };
+        let told = named_by_variable(unknown, "gpu").to_string();
+        assert_eq!(told, "no device `gpu`, which POLYWARP_DEVICE names: available are cpu");
     }
 
     #[test]

@@ -127,6 +127,8 @@ fn elements_of_another_type_are_warned_of() {
         let bind = format!("0={file}");
         let out = ended(&mut program(&["run", &double, "--device", &gpu, "--grid", "1", "--bind", &bind]));
         assert_eq!(out.status.code(), Some(0));
+        // Nothing is kept, and so is said.
+        assert_eq!(text(&out.stdout), format!("ran on {gpu}; --save BINDING=FILE keeps an array\n"));
         text(&out.stderr).to_owned()
     };
     let wide = folder.with("wide.npy", npy("<f8", "False", "(1,)", &1.0f64.to_le_bytes()));

@@ -66,7 +66,7 @@ fn tables_are_merged_listed_exported_and_forgotten() {
     let (_, said, _) = tune(&folder.0, &["--clear"]);
     assert!(said.starts_with("1 answers and verdicts forgotten"), "{said}");
     let (_, said, _) = tune(&folder.0, &["--list"]);
-    assert_eq!(said, "0 answers, 0 kernels in quarantine\n");
+    assert!(said.starts_with("0 answers, 0 kernels in quarantine; `polywarp tune --device D` finds"), "{said}");
     let (_, said, _) = tune(&folder.0, &["--merge", &out]);
     assert_eq!(said, "1 of 1 answers taken\n");
 }

@@ -16,7 +16,7 @@ use polywarp_nn::Policy;
 use polywarp_nn::models::{BertConfig, ResNetConfig};
 use serde::Serialize;
 
-use super::{Options, Progress, Skipped, is_too_large, plan};
+use super::{Options, Progress, Skipped, Table, is_too_large, plan};
 
 pub use step::Step;
 pub(super) use text::write;
@@ -143,6 +143,11 @@ impl Job {
         }
     }
 
+    /// Whether a claim is judged by it: all whole steps are, for the fastest of each network counts.
+    fn is_read_by_claims(&self) -> bool {
+        self.parts == 1
+    }
+
     /// `bert-base train bf16 b32`
     pub fn name(&self) -> String {
         let Job { network, task, compute, batch, parts } = self;
@@ -252,46 +257,51 @@ impl References {
     }
 }
 
-/// Measures the jobs of every device, the CPU first where it is among them.
+/// Measures the jobs of every device into the table, the CPU first where it is among them.
 pub(super) fn run(
     devices: &[&Device],
     options: &Options,
-    progress: &mut dyn FnMut(&Progress),
-) -> (Vec<NetworkRow>, Vec<Skipped>) {
+    table: &mut Table,
+    progress: &mut dyn FnMut(&Progress, &Table),
+) {
     let all: Vec<Device> = devices.iter().map(|&device| device.clone()).collect();
+    let is_wanted = |job: &Job| options.names(&job.name()) && (!options.claims || job.is_read_by_claims());
     let of = |device: &Device| {
         let size = options.size.unwrap_or_else(|| plan::size_for(device, &all));
-        jobs(device.info().kind, size).into_iter().filter(|job| options.names(&job.name())).collect::<Vec<Job>>()
+        jobs(device.info().kind, size).into_iter().filter(is_wanted).collect::<Vec<Job>>()
     };
     let planned: Vec<(&Device, Job)> =
         devices.iter().flat_map(|&device| of(device).into_iter().map(move |job| (device, job))).collect();
-    measure(&planned, options, progress)
+    measure(&planned, options, table, progress);
 }
 
 fn measure(
     planned: &[(&Device, Job)],
     options: &Options,
-    progress: &mut dyn FnMut(&Progress),
-) -> (Vec<NetworkRow>, Vec<Skipped>) {
-    let (mut rows, mut skipped) = (Vec::new(), Vec::new());
+    table: &mut Table,
+    progress: &mut dyn FnMut(&Progress, &Table),
+) {
     let mut references = References::default();
     for (done, (device, job)) in planned.iter().enumerate() {
         let what = format!("{} on {}", job.name(), device.id());
-        progress(&Progress { done, total: planned.len(), what });
+        progress(&Progress { done, total: planned.len(), what }, table);
         let skip =
             |reason: String, fault: bool| Skipped { case: job.name(), device: device.id().to_owned(), reason, fault };
         if let Some(dtype) = [job.compute.policy().compute].into_iter().find(|&dtype| !device.supports(dtype)) {
-            skipped.push(skip(format!("{} does not compute in {dtype}", device.info().name), false));
+            table.skipped.push(skip(format!("{} does not compute in {dtype}", device.info().name), false));
             continue;
         }
         match row(device, job, options, &mut references) {
-            Ok(Ok(row)) => rows.push(row),
-            Ok(Err(wrong)) => skipped.push(skip(wrong, true)),
-            Err(error) => skipped.push(skip(error.to_string(), !(error.is_unsupported() || is_too_large(&error)))),
+            Ok(Ok(row)) => {
+                table.networks.push(row);
+                compare_with_cpu(&mut table.networks, planned);
+            }
+            Ok(Err(wrong)) => table.skipped.push(skip(wrong, true)),
+            Err(error) => {
+                table.skipped.push(skip(error.to_string(), !(error.is_unsupported() || is_too_large(&error))));
+            }
         }
     }
-    compare_with_cpu(&mut rows, planned);
-    (rows, skipped)
 }
 
 /// The row of the job at its batch, halved until it fits; or the reason why its numbers are wrong.

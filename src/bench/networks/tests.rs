@@ -53,10 +53,16 @@ fn every_job_is_measured_and_right() {
     let jobs = jobs_of(DeviceKind::Discrete, BenchSize::Small, small());
     let planned: Vec<(&Device, Job)> = jobs.into_iter().map(|job| (&device, job)).collect();
     let mut told = Vec::new();
-    let (rows, skipped) = measure(&planned, &quick(), &mut |at| told.push((at.done, at.total)));
+    let mut table = Table { networks: Vec::new(), skipped: Vec::new(), ..crate::bench::html::tests::table() };
+    // Each call has the rows measured until then, with their speedups.
+    measure(&planned, &quick(), &mut table, &mut |at, so_far| {
+        assert_eq!((at.done, so_far.networks.iter().all(|row| row.speedup.is_some())), (so_far.networks.len(), true));
+        told.push((at.done, at.total));
+    });
+    let Table { networks: rows, skipped, .. } = &table;
     assert!(skipped.is_empty(), "{skipped:?}");
     assert_eq!((rows.len(), told.len(), told[0]), (planned.len(), planned.len(), (0, planned.len())));
-    for row in &rows {
+    for row in rows {
         assert!(row.per_second > 0.0 && row.per_second_with_transfer > 0.0 && row.peak_bytes > 0, "{row:?}");
         assert!(row.launches > 10 && row.step_ns <= row.cold_ns, "{row:?}");
         assert_eq!(row.profile.as_ref().map(|profile| profile.launches.len()), Some(row.launches), "{row:?}");

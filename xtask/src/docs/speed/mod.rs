@@ -61,9 +61,8 @@ struct Found<'a> {
 }
 
 const GEMM: &str = "h200-gemm-2026-11-24/";
-/// One call on one card: networks, and PyTorch beside them by `benches/peers/torch_rates.py`.
-const H100: &str = "h100-2026-11-28e/";
-const ATTENTION: &str = "h100-2026-11-25b/attention.txt";
+/// One call on one card: networks, attention, and PyTorch beside them by `benches/peers/torch_rates.py`.
+const H200: &str = "h200-2026-11-29/";
 const H100_ARRAYS: &str = "h100-2026-11-26c/";
 
 /// The place behind `before`, behind `part`, of a file whose path is one of the folders above and a name.
@@ -106,14 +105,14 @@ const GROUPS: [Group; 4] = [
     },
     Group {
         what: "networks",
-        beside: "PyTorch 2.11 compiled with CUDA graphs, on an H100",
+        beside: "PyTorch 2.11 compiled with CUDA graphs, on an H200",
         bars: &[
             Bar {
                 label: "BERT-base trains, bf16, 32 texts",
                 route: Route::Cuda,
                 ratio: Rates {
-                    folder: H100,
-                    ours: Line { file: "networks.jsonl", case: "bert-base train bf16 b32", device: "cuda:0" },
+                    folder: H200,
+                    ours: Line { file: "claims-cuda.jsonl", case: "bert-base train bf16 b32", device: "cuda:0" },
                     theirs: text!("torch.txt", "bert-base train bf16 b32", " ms, "),
                 },
                 table: InTable::Yes,
@@ -122,9 +121,9 @@ const GROUPS: [Group; 4] = [
                 label: "BERT-base encodes, bf16, 32 texts",
                 route: Route::Cuda,
                 ratio: Rates {
-                    folder: "h100-2026-11-26/",
-                    ours: Line { file: "networks.jsonl", case: "bert-base encode bf16 b32", device: "cuda:0" },
-                    theirs: text!("torch-encode.txt", "reduce-overhead", " ms, "),
+                    folder: H200,
+                    ours: Line { file: "claims-cuda.jsonl", case: "bert-base encode bf16 b32", device: "cuda:0" },
+                    theirs: text!("torch.txt", "bert-base encode bf16 b32", " ms, "),
                 },
                 table: InTable::Yes,
             },
@@ -132,8 +131,8 @@ const GROUPS: [Group; 4] = [
                 label: "ResNet-50 trains, f16, 64 images",
                 route: Route::Cuda,
                 ratio: Rates {
-                    folder: H100,
-                    ours: Line { file: "networks.jsonl", case: "resnet50 train f16 b64", device: "cuda:0" },
+                    folder: H200,
+                    ours: Line { file: "claims-cuda.jsonl", case: "resnet50 train f16 b64", device: "cuda:0" },
                     theirs: text!("torch.txt", "resnet50 train f16 b64", " ms, "),
                 },
                 table: InTable::Yes,
@@ -142,9 +141,9 @@ const GROUPS: [Group; 4] = [
                 label: "ResNet-50 trains, f16, 256 images",
                 route: Route::Cuda,
                 ratio: Rates {
-                    folder: "h100-2026-11-26b/",
-                    ours: Line { file: "networks.jsonl", case: "resnet50 train f16 b256", device: "cuda:0" },
-                    theirs: text!("torch-resnet.txt", "b256", " ms, "),
+                    folder: H200,
+                    ours: Line { file: "claims-cuda.jsonl", case: "resnet50 train f16 b256", device: "cuda:0" },
+                    theirs: text!("torch.txt", "resnet50 train f16 b256", " ms, "),
                 },
                 table: InTable::No,
             },
@@ -152,25 +151,33 @@ const GROUPS: [Group; 4] = [
     },
     Group {
         what: "attention in f16, 4096 tokens, heads of 128",
-        beside: "cuDNN, on an H100",
+        beside: "cuDNN, on an H200",
         bars: &[
             Bar {
                 label: "forward",
                 route: Route::Cuda,
-                ratio: Times {
-                    folder: "",
-                    ours: text!(ATTENTION, "== d128 s4096 b4 h16 causal=False", "forward f128: "),
-                    theirs: text!(ATTENTION, "== d128 s4096 b4 h16 causal=False", "'cudnn_fwd': '"),
+                ratio: Rates {
+                    folder: H200,
+                    ours: Line {
+                        file: "attention.jsonl",
+                        case: "attention of 16 heads of 128, 4096 rows, f16",
+                        device: "cuda:0",
+                    },
+                    theirs: text!("torch.txt", "\nattention f16", " ms, "),
                 },
                 table: InTable::Yes,
             },
             Bar {
                 label: "gradient",
                 route: Route::Cuda,
-                ratio: Times {
-                    folder: "",
-                    ours: text!(ATTENTION, "== d128 s4096 b4 h16 causal=False", "backward: "),
-                    theirs: text!(ATTENTION, "== d128 s4096 b4 h16 causal=False", "'cudnn_bwd': '"),
+                ratio: Rates {
+                    folder: H200,
+                    ours: Line {
+                        file: "attention.jsonl",
+                        case: "attention gradient of 16 heads of 128, 4096 rows, f16",
+                        device: "cuda:0",
+                    },
+                    theirs: text!("torch.txt", "attention gradient f16", " ms, "),
                 },
                 table: InTable::No,
             },
