@@ -98,7 +98,7 @@ fn compute(run: u32, quad: u32, column: u32) {
                 let first = u32(along_z.first) + k * params.tap_step_z;
                 if SHARED {
                     var inputs: array<vec4<Acc>, SPAN>;
-                    for (var s = 0u; s < SPAN; s++) { inputs[s] = read_x(row, first + s, quad); }
+                    for (var s = 0u; s < SPAN; s++) { inputs[s] = read_x(row, first + s, params.from_z, quad); }
                     for (var t = 0u; t < TAPS; t++) {
                         if WHOLE | (k + t < along_z.taps) {
                             let weight = weights[(taps + (k + t) * params.tap_gap_z) * PITCH + column];
@@ -111,7 +111,7 @@ fn compute(run: u32, quad: u32, column: u32) {
                             let weight = weights[(taps + (k + t) * params.tap_gap_z) * PITCH + column];
                             let under = first + t * params.tap_step_z;
                             for (var p = 0u; p < PIXELS; p++) {
-                                sums[p] += read_x(row, under + p * params.step, quad) * weight;
+                                sums[p] += read_x(row, under + p * params.step, params.from_z, quad) * weight;
                             }
                         }
                     }

@@ -2,11 +2,11 @@
 //
 // Requires: prelude: alias Acc; Params (from_z, x_base, x_pitch); load4_x.
 
-// Position `z` of the row of pixels that begins with pixel `row`; zero in the padding, where z is beyond the row: negative ones are large.
-// Always a load, so that several are on their way at a time.
-fn read_x(row: u32, z: u32, quad: u32) -> vec4<Acc> {
+// Position `z` of the row of pixels that begins with pixel `row`; zero from `end` on, which is from_z, or 0 for a row in the padding: positions
+// before 0 are large. Always a load, so that several are on their way at a time.
+fn read_x(row: u32, z: u32, end: u32, quad: u32) -> vec4<Acc> {
     let value = load4_x(params.x_base + (row + min(z, params.from_z - 1u)) * params.x_pitch + quad);
-    return select(vec4<Acc>(), value, z < params.from_z);
+    return select(vec4<Acc>(), value, z < end);
 }
 
 // The indices of `number` in `extents`, row-major; what is left over as the fourth number.

@@ -93,6 +93,7 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
     sizes(level, &mut cases);
     whole_vectors(&mut cases);
     depthwise(&mut cases);
+    few_channels(&mut cases);
     layouts(&mut cases);
     epilogues(&mut cases);
     special(&mut cases);
@@ -364,6 +365,104 @@ fn depthwise(cases: &mut Vec<Case>) {
             push(cases, &of(&three(), &[1, 3, 5, 4]), DType::F32, [Values::Planted(plant, at), ONE]);
             push(cases, &of(&three().stride(&[2]), &[1, 5, 6, 4]), DType::F32, [ONE, Values::Planted(plant, at)]);
         }
+    }
+}
+
+/// Few channels in one group, enough pixels for tiles: tiles that reach beyond an image, windows of every kind, filters that fill no block.
+fn few_channels(cases: &mut Vec<Case>) {
+    let both = |cases: &mut Vec<Case>, windows: &Windows, x: &[u64], filters: u64, dtype: DType, exact: bool| {
+        let [forward, _, weights] = all_three(&windows.geometry(x, filters), dtype);
+        let mut made = Vec::new();
+        for op in [forward, weights] {
+            add(&mut made, FAMILY, op, &if exact { [SMALL; 2] } else { [ONE; 2] });
+        }
+        cases.extend(made.into_iter().map(|case| if exact { case.exact() } else { case }));
+    };
+    let seven = || windows(&[7, 7]).stride(&[2]).padding(&[[3, 3]]);
+    let three = || windows(&[3, 3]).padding(&[[1, 1]]);
+    for dtype in DTYPES {
+        both(cases, &seven(), &[1, 33, 41, 3], 64, dtype, false);
+        both(cases, &three().stride(&[2, 1]), &[3, 19, 13, 2], 5, dtype, false);
+        both(cases, &windows(&[5]).padding(&[[4, 1]]), &[3, 75, 5], 12, dtype, false);
+    }
+    for (windows, x, filters) in [
+        // Blocks of 8, 16, 32 and 64 filters, filled and not, and several of them.
+        (three(), vec![1, 12, 15, 3], 1),
+        (three(), vec![1, 12, 15, 3], 7),
+        (three(), vec![1, 12, 15, 3], 16),
+        (three(), vec![1, 12, 15, 3], 30),
+        (three(), vec![1, 12, 15, 3], 66),
+        (three(), vec![1, 12, 15, 3], 96),
+        // Channels.
+        (seven(), vec![1, 24, 30, 1], 16),
+        (three(), vec![2, 9, 17, 4], 8),
+        (three(), vec![1, 11, 17, 7], 32),
+        (three(), vec![1, 11, 17, 8], 20),
+        // Strides with and without shared inputs, taps that do not come in equal parts, dilation, paddings of one side and beyond windows.
+        (windows(&[4, 4]).stride(&[4]), vec![1, 47, 53, 3], 20),
+        (windows(&[5, 11]).stride(&[1, 3]).padding(&[[2, 2], [0, 5]]), vec![1, 14, 43, 3], 9),
+        (windows(&[2, 15]).padding(&[[0, 1], [9, 5]]), vec![2, 9, 19, 1], 8),
+        (windows(&[1, 13]), vec![2, 11, 23, 2], 4),
+        (three().stride(&[3]).padding(&[[2, 0], [0, 3]]), vec![1, 40, 33, 3], 10),
+        (windows(&[3, 3]).dilation(&[2, 3]).padding(&[[4, 1], [2, 7]]), vec![1, 16, 15, 3], 24),
+        (windows(&[2, 3]).dilation(&[1, 12]).padding(&[[0, 0], [12, 12]]), vec![1, 12, 20, 1], 8),
+        (windows(&[1, 1]).stride(&[2]), vec![1, 30, 29, 3], 16),
+        (windows(&[3, 3]).padding(&[[9, 9]]), vec![1, 2, 3, 3], 8),
+        // Rows of one pixel, columns of one pixel, one axis and three.
+        (windows(&[3, 1]).padding(&[[1, 1], [0, 0]]), vec![1, 150, 1, 3], 8),
+        (windows(&[1, 3]), vec![1, 1, 160, 3], 8),
+        (windows(&[9]).stride(&[2]).padding(&[[4, 4]]), vec![2, 301, 1], 32),
+        (windows(&[2, 3, 3]).stride(&[1, 2, 1]).padding(&[[1, 0], [1, 1], [0, 2]]), vec![2, 4, 9, 8, 3], 12),
+        (
+            windows(&[3, 1, 2]).stride(&[2, 1, 2]).dilation(&[2, 1, 1]).padding(&[[5, 2], [0, 0], [1, 0]]),
+            vec![1, 5, 6, 19, 2],
+            8,
+        ),
+        // Windows that fit no workgroup memory.
+        (windows(&[1, 400]), vec![1, 1, 700, 3], 8),
+        (windows(&[90, 1]), vec![1, 200, 9, 3], 8),
+    ] {
+        both(cases, &windows, &x, filters, DType::F32, true);
+    }
+    // Sums of 16-bit floats of lines that are no whole vectors, and their gradients.
+    for dtype in [DType::F16, DType::BF16] {
+        push(cases, &seven().geometry(&[2, 21, 19, 3], 16), dtype, [ONE; 2]);
+        push(cases, &three().stride(&[2, 1]).geometry(&[1, 13, 12, 12], 24), dtype, [ONE; 2]);
+        push(cases, &windows(&[5, 3]).padding(&[[2, 2], [0, 3]]).geometry(&[1, 10, 11, 5], 8), dtype, [ONE; 2]);
+    }
+    push(cases, &windows(&[13]).padding(&[[6, 6]]).geometry(&[2, 70, 5], 8), DType::F16, [ONE; 2]);
+    push(cases, &windows(&[2, 3, 3]).geometry(&[1, 4, 9, 8, 10], 8), DType::F16, [ONE; 2]);
+    exact(cases, &seven().geometry(&[1, 21, 22, 3], 8), DType::F16);
+    for plant in [Plant::Nan, Plant::Inf] {
+        for at in [Where::First, Where::Last, Where::Middle] {
+            push(cases, &seven().geometry(&[1, 25, 24, 3], 8), DType::F16, [Values::Planted(plant, at), ONE]);
+            push(cases, &three().geometry(&[1, 12, 13, 3], 8), DType::F32, [ONE, Values::Planted(plant, at)]);
+        }
+    }
+    // Everything that may follow, filters in fours and not; pixels of more channels that begin anywhere, backwards and forwards.
+    for (dtype, filters, pitch, step) in [
+        (DType::F32, 12, 4, 1),
+        (DType::F16, 12, 5, -1),
+        (DType::BF16, 8, 3, 1),
+        (DType::F16, 7, 4, 1),
+        (DType::F32, 3, 7, -1),
+    ] {
+        let view = |shape: Shape, pitch: u64| -> Result<TensorSpec> {
+            let dims = shape.dims();
+            let (pixels, last) = (dims[..dims.len() - 1].iter().product::<u64>(), dims[dims.len() - 1]);
+            let rows = Layout::contiguous(Shape::new(&[pixels, pitch])?).slice(1, pitch - last, pitch, 1)?;
+            let layout = rows.slice(0, 0, pixels, step)?.reshape(shape)?.unwrap_or(Layout::contiguous(shape));
+            Ok(TensorSpec::new(dtype, layout))
+        };
+        let made = || {
+            let geometry = three().stride(&[1, 2]).geometry(&[2, 11, 18, 3], filters)?;
+            let [x, w, y] = [geometry.input_shape()?, geometry.weights_shape()?, geometry.output_shape()?];
+            let plain = Convolution::of(geometry, view(x, pitch)?, view(w, pitch + 1)?)?;
+            let bias = Some(dense(dtype, Shape::new(&[filters])?));
+            let (residual, output) = (Some(view(y, filters + pitch)?), output(dtype, y.dims())?);
+            Convolution { residual, bias, activation: Some(UnaryFn::Gelu), output, ..plain }.check()
+        };
+        add(cases, FAMILY, made(), &[ONE; 4]);
     }
 }
 

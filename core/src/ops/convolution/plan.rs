@@ -1,9 +1,9 @@
 //! Convolutions and their gradients: a matrix product where they are one, tiles over a gathered matrix, for filters of single channels four
-//! channels an invocation (`plan/depthwise.rs`), for other groups of few channels one element an invocation. A pure function of the
-//! operation and the device. Where products run on cooperative matrices, rows that are gathered first (`convolution/rows.rs`) are the first
-//! choice for floats of 16 bits.
+//! channels an invocation (`plan/depthwise.rs`), for other groups of few channels one element an invocation, for few channels in one
+//! group tiles of pixels whose inputs are in workgroup memory (`plan/stem.rs`). A pure function of the operation and the device. Where
+//! products run on cooperative matrices, rows that are gathered first (`convolution/rows.rs`) are the first choice for floats of 16 bits.
 //!
-//! All three ways are one kernel, `wgsl/convolution_tiles.wgsl`, with other functions for where rows, columns and terms lie
+//! The three operations are one kernel, `wgsl/convolution_tiles.wgsl`, with other functions for where rows, columns and terms lie
 //! ([`Way`]). Sums of many terms and few elements are cut into slabs, which a second launch adds up in order: the same bits at each run.
 
 use crate::graph::Graph;
@@ -15,6 +15,7 @@ use crate::wgsl::element::Element;
 use crate::wgsl::math;
 
 mod depthwise;
+mod stem;
 mod text;
 
 /// Workgroups that are worth cutting sums for.
@@ -47,6 +48,14 @@ enum Shape {
     Direct,
     /// The slabs of another launch; none where there is nothing to add up.
     Combine { sums: bool },
+}
+
+/// What follows a sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct End {
+    residual: bool,
+    bias: bool,
+    activation: Option<UnaryFn>,
 }
 
 /// Specialisation.
@@ -145,8 +154,10 @@ pub(crate) fn weights(op: &ConvolutionWeights, caps: &Caps) -> Result<Vec<Candid
     all(op.as_rows()?, &problem, caps)
 }
 
-/// The ways of `problem`: by products of rows first, where the device multiplies matrices of its dtype on units of their own.
+/// The ways of `problem`: by products of rows first, where the device multiplies matrices of its dtype on units of their own. Few channels
+/// come before them: their rows are many times what is read, and to write and read them takes as long as the sums.
 fn all(rows: Option<Graph>, problem: &Problem<'_>, caps: &Caps) -> Result<Vec<Candidate>> {
+    let own = problem.candidates(caps)?;
     let mut candidates = Vec::new();
     if let Some(rows) = rows.filter(|_| has_matrices(caps)) {
         match rows.plan(|step| crate::ops::plan(step, caps)) {
@@ -159,7 +170,10 @@ fn all(rows: Option<Graph>, problem: &Problem<'_>, caps: &Caps) -> Result<Vec<Ca
             Err(error) => return Err(error),
         }
     }
-    candidates.extend(problem.candidates(caps)?);
+    let is_stem =
+        own.iter().any(|way| way.plan.launches.iter().any(|launch| launch.kernel.get::<stem::Kernel>().is_some()));
+    let at = if is_stem { 0 } else { candidates.len() };
+    candidates.splice(at..at, own);
     Ok(candidates)
 }
 
@@ -288,6 +302,10 @@ impl<'a> Problem<'a> {
             ("empty", Plan { launches: vec![self.combine(combine, 0, None, caps)?], scratch_bytes: Vec::new() })
         } else if let Some(plan) = self.depthwise(accumulator, element, caps)? {
             ("depthwise", plan)
+        } else if let Some(plan) = self.stem(accumulator, element, caps)? {
+            ("stem", plan)
+        } else if let Some(plan) = self.stem_weights(accumulator, element, caps)? {
+            ("stem", plan)
         } else if self.is_direct() {
             ("direct", self.direct(kernel, caps)?)
         } else {
@@ -373,6 +391,11 @@ impl<'a> Problem<'a> {
         let grid = caps.fold_grid(self.output.layout.elements().div_ceil(kernel.threads().into()))?;
         let bindings = [sums.into_iter().collect(), vec![Slot::Output(0)], self.slots()].concat();
         Ok(Launch { kernel: KernelKey::own(kernel), grid, bindings, params: self.params(0, slabs) })
+    }
+
+    fn end(&self) -> End {
+        let [residual, bias] = self.others.map(|other| other.is_some());
+        End { residual, bias, activation: self.activation }
     }
 
     /// Residual and bias, behind both operands.

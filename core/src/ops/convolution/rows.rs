@@ -3,7 +3,8 @@
 //! What serves where no kernel gathers windows itself: whole numbers and floats of 8 bits, with scales or without; and floats of 16 bits on
 //! devices that multiply matrices on units of their own, which products have kernels for and gathering has not ([`Operation::by_products`]). The
 //! decision to know: a window overlaps its neighbours, so rows take several times the memory of what they are of; images are taken a few at a
-//! time, so that rows take no more than [`ROWS_BYTES`], which every device binds.
+//! time, so that rows take no more than [`ROWS_BYTES`], which every device binds. Channels that are no whole vectors are taken line by line
+//! ([`Line`]): taps along the last axis and their channels lie side by side in memory, and more elements make whole vectors of them.
 
 use super::super::matmul::Matmul;
 use super::super::{Builder, Copy, Operation, Pad, PadMode, Value};
@@ -12,6 +13,10 @@ use super::window::Window;
 use super::{Convolution, ConvolutionInput, ConvolutionWeights, as_matrix};
 use crate::graph::Graph;
 use crate::{DType, Expr, Layout, Result, Shape, TensorSpec};
+
+mod lines;
+
+use lines::{Behind, Gathering, gathered_lines, has_vectors, padded_for, worth_gathering};
 
 /// Bytes of rows that there are at a time, unless one image has more: what WebGPU binds at least.
 const ROWS_BYTES: u64 = 128 << 20;
@@ -223,16 +228,16 @@ pub(in crate::ops) fn forward(
     of: &Convolution,
     scales: Scales,
 ) -> Result<Graph> {
-    forward_of(name, inputs, of, scales, ROWS_BYTES)
+    forward_of(name, inputs, of, scales, Gathering::DENSE)
 }
 
-/// [`forward`] with rows of at most `rows_bytes`.
+/// [`forward`] by rows as `gathering` says.
 fn forward_of(
     name: &'static str,
     inputs: Vec<TensorSpec>,
     of: &Convolution,
     scales: Scales,
-    rows_bytes: u64,
+    gathering: Gathering,
 ) -> Result<Graph> {
     let (geometry, output) = (&of.geometry, of.output);
     let count = inputs.len();
@@ -248,9 +253,9 @@ fn forward_of(
         // All of them are exact in f16, for which there are products wherever there are any.
         (x, weights) = (graph.cast(x, DType::F16)?, graph.cast(weights, DType::F16)?);
     }
-    let [terms, filters] = [geometry.taps() * geometry.group_channels(), geometry.filters];
-    let weights = graph.contiguous(weights)?;
-    let axes: Vec<Axis> = geometry.windows[3 - geometry.rank..].iter().map(Axis::of).collect();
+    let [terms, filters] = [gathering.terms(geometry), geometry.filters];
+    let mut weights = graph.contiguous(weights)?;
+    let mut axes: Vec<Axis> = geometry.windows[3 - geometry.rank..].iter().map(Axis::of).collect();
     if geometry.groups > 1 {
         let (groups, pixels) = (geometry.groups, geometry.batch * geometry.output_pixels());
         let x = padded(&mut graph, x, &axes)?;
@@ -264,21 +269,33 @@ fn forward_of(
         let y = ends.products(&mut graph, rows, weights)?.reshape(*output.layout.shape())?;
         return graph.finish(name, &[y], &[output]);
     }
+    if let Some(line) = gathering.line {
+        let lines = weights.reshape([filters, terms / line.width, line.terms])?;
+        let dims = [filters, terms / line.width, line.width];
+        weights = graph.one(Pad::new(lines.spec(), PadMode::Constant, vec![0; 3], &dims, 0)?, &[lines])?;
+    }
     let weights = weights.reshape([filters, terms])?.t()?;
     let is_pointwise = geometry.is_pointwise();
     let pixels = geometry.output_pixels();
     let at_a_time = match is_pointwise {
         true => geometry.batch,
-        false => images_at_a_time([geometry.batch, rows_bytes], [pixels, terms], x.dtype(), output.dtype, filters),
+        false => {
+            let batch = [geometry.batch, gathering.rows_bytes];
+            images_at_a_time(batch, [pixels, terms], x.dtype(), output.dtype, filters)
+        }
     };
-    let x = if is_pointwise { x } else { padded(&mut graph, x, &axes)? };
+    let x = if is_pointwise { x } else { padded_for(&mut graph, x, &mut axes, gathering)? };
     let y = graph.place(TensorSpec::dense(output.dtype, Shape::new(&[geometry.batch * pixels, filters])?));
     for (first, end) in parts(geometry.batch, at_a_time) {
         let images = x.slice(0, first, end)?;
         let rows = if is_pointwise {
             images.viewed(as_matrix(&images.spec())?.layout)
         } else {
-            gathered(&mut graph, images, &axes)?.reshape([(end - first) * pixels, terms])?
+            let rows = match gathering.line {
+                Some(line) => gathered_lines(&mut graph, images, &axes, line, Behind::Zeros)?,
+                None => gathered(&mut graph, images, &axes)?,
+            };
+            rows.reshape([(end - first) * pixels, terms])?
         };
         let part = |value: Value| {
             let value = value.slice(0, first, end)?;
@@ -292,13 +309,15 @@ fn forward_of(
     graph.finish(name, &[y], &[output])
 }
 
-/// Whether rows are worth what they cost for floats of 16 bits: whole vectors of channels and filters, and rows of one image that can be bound.
+/// Whether rows are worth what they cost for floats of 16 bits: whole vectors of results, and rows of one image that can be bound.
 fn is_worth_rows(geometry: &Geometry, dtype: DType, [rows, terms]: [u64; 2]) -> bool {
     let vector = VECTOR_BYTES / dtype.size_bytes();
     let is_served = matches!(dtype, DType::F16 | DType::BF16) && geometry.groups == 1 && !geometry.is_pointwise();
     let image_bytes = rows.saturating_mul(terms).saturating_mul(dtype.size_bytes());
     is_served
-        && [geometry.channels, geometry.filters].iter().all(|extent| *extent > 0 && extent.is_multiple_of(vector))
+        && geometry.channels > 0
+        && geometry.filters > 0
+        && geometry.filters.is_multiple_of(vector)
         && terms >= WORTH
         && geometry.batch.saturating_mul(rows) >= WORTH
         && image_bytes <= ROWS_BYTES
@@ -307,12 +326,8 @@ fn is_worth_rows(geometry: &Geometry, dtype: DType, [rows, terms]: [u64; 2]) -> 
 impl Convolution {
     /// As a product of rows, where that may be faster than what gathers them itself.
     pub(super) fn as_rows(&self) -> Result<Option<Graph>> {
-        let geometry = &self.geometry;
-        let extents = [geometry.output_pixels(), geometry.taps() * geometry.channels];
-        if !is_worth_rows(geometry, self.x.dtype, extents) {
-            return Ok(None);
-        }
-        forward(self.name(), self.inputs(), self, Scales::Absent).map(Some)
+        let Some(gathering) = worth_gathering(&self.geometry, self.x.dtype) else { return Ok(None) };
+        forward_of(self.name(), self.inputs(), self, Scales::Absent, gathering).map(Some)
     }
 }
 
@@ -324,7 +339,8 @@ impl ConvolutionInput {
         let strides = geometry.windows.iter().fold(1u64, |all, window| all.saturating_mul(window.stride));
         let taps: u64 = geometry.windows.iter().map(|window| window.taps.div_ceil(window.stride)).product();
         let extents = [geometry.input_pixels() / strides, taps * geometry.filters];
-        if !self.has_phases() || !is_worth_rows(geometry, self.gradient.dtype, extents) {
+        let dtype = self.gradient.dtype;
+        if !self.has_phases() || !has_vectors(geometry, dtype) || !is_worth_rows(geometry, dtype, extents) {
             return Ok(None);
         }
         self.rows(ROWS_BYTES).map(Some)
@@ -409,29 +425,29 @@ impl ConvolutionInput {
 impl ConvolutionWeights {
     /// As a product over pixels: dy turned round times the rows of x. Of images a few at a time, the sums of f32 are added up in order.
     pub(super) fn as_rows(&self) -> Result<Option<Graph>> {
-        let (geometry, dtype) = (&self.geometry, self.output.dtype);
-        let [pixels, terms] = [geometry.output_pixels(), geometry.taps() * geometry.channels];
-        if !is_worth_rows(geometry, dtype, [pixels, terms]) {
-            return Ok(None);
-        }
-        self.rows(ROWS_BYTES).map(Some)
+        let Some(gathering) = worth_gathering(&self.geometry, self.output.dtype) else { return Ok(None) };
+        self.rows(gathering).map(Some)
     }
 
-    fn rows(&self, rows_bytes: u64) -> Result<Graph> {
+    fn rows(&self, gathering: Gathering) -> Result<Graph> {
         let (geometry, dtype) = (&self.geometry, self.output.dtype);
-        let [pixels, terms] = [geometry.output_pixels(), geometry.taps() * geometry.channels];
+        let [pixels, terms] = [geometry.output_pixels(), gathering.terms(geometry)];
         let mut graph = Builder::new(self.inputs());
         let (dy, x) = (graph.input(0)?, graph.input(1)?);
-        let axes: Vec<Axis> = geometry.windows[3 - geometry.rank..].iter().map(Axis::of).collect();
-        let x = padded(&mut graph, x, &axes)?;
-        let rows = [pixels, terms];
-        let at_a_time = images_at_a_time([geometry.batch, rows_bytes], rows, dtype, dtype, geometry.filters);
+        let mut axes: Vec<Axis> = geometry.windows[3 - geometry.rank..].iter().map(Axis::of).collect();
+        let x = padded_for(&mut graph, x, &mut axes, gathering)?;
+        let (batch, rows) = ([geometry.batch, gathering.rows_bytes], [pixels, terms]);
+        let at_a_time = images_at_a_time(batch, rows, dtype, dtype, geometry.filters);
         let sums = if at_a_time < geometry.batch { dtype.compute() } else { dtype };
         let shape = Shape::new(&[geometry.filters, terms])?;
         let mut sum: Option<Value> = None;
         for (first, end) in parts(geometry.batch, at_a_time) {
-            let rows =
-                gathered(&mut graph, x.slice(0, first, end)?, &axes)?.reshape([(end - first) * pixels, terms])?;
+            let images = x.slice(0, first, end)?;
+            let rows = match gathering.line {
+                Some(line) => gathered_lines(&mut graph, images, &axes, line, Behind::Anything)?,
+                None => gathered(&mut graph, images, &axes)?,
+            };
+            let rows = rows.reshape([(end - first) * pixels, terms])?;
             let dy = dy.slice(0, first, end)?;
             let dy = dy.viewed(as_matrix(&dy.spec())?.layout).t()?;
             let product = Matmul::product(dy.spec(), rows.spec(), TensorSpec::dense(sums, shape)).check()?;
@@ -442,57 +458,16 @@ impl ConvolutionWeights {
             });
         }
         // There is always a part, if of nothing.
-        let sum = sum.map_or_else(|| graph.full(sums, shape, 0), Ok)?;
+        let mut sum = sum.map_or_else(|| graph.full(sums, shape, 0), Ok)?;
+        if let Some(line) = gathering.line {
+            let lines = sum.reshape([geometry.filters, terms / line.width, line.width])?;
+            sum = graph.contiguous(lines.slice(2, 0, line.terms)?)?;
+        }
         let sum = graph.cast(sum, dtype)?.reshape(*self.output.layout.shape())?;
         graph.finish(self.name(), &[sum], &[self.output])
     }
 }
 
 #[cfg(all(test, feature = "cpu"))]
-mod tests {
-    use super::super::gradients::tests::Draw;
-    use super::*;
-    use crate::ops::GraphOp;
-    use crate::{Device, Op, Tensor};
-
-    /// All three as products of rows give what they give themselves, whatever images are taken at a time.
-    #[test]
-    fn rows_give_what_windows_do() {
-        let device = Device::cpu();
-        let mut draw = Draw(11);
-        let (mut several, mut turned) = (0, 0);
-        for _ in 0..120 {
-            let geometry = Geometry { groups: 1, batch: 5, ..draw.geometry() };
-            let geometry = Geometry { filters: 2 * geometry.filters, channels: 2 * geometry.channels, ..geometry };
-            let [x, w, y] = [geometry.input_shape(), geometry.weights_shape(), geometry.output_shape()]
-                .map(|shape| draw.tensor(&device, shape.unwrap()));
-            let forward = Convolution::of(geometry, x.spec(), w.spec()).unwrap();
-            let input = ConvolutionInput::of(geometry, y.spec(), w.spec()).unwrap();
-            let weights = ConvolutionWeights::of(geometry, y.spec(), x.spec()).unwrap();
-            for rows_bytes in [1, 2000, u64::MAX] {
-                let graph = forward_of("rows", forward.inputs(), &forward, Scales::Absent, rows_bytes).unwrap();
-                several += usize::from(graph.steps.iter().filter(|step| step.op.is::<Matmul>()).count() > 1);
-                let mut ways: Vec<(Op, Graph, [&Tensor; 2])> = vec![(forward.clone().into(), graph, [&x, &w])];
-                ways.push((weights.clone().into(), weights.rows(rows_bytes).unwrap(), [&y, &x]));
-                if input.has_phases() {
-                    turned += 1;
-                    ways.push((input.clone().into(), input.rows(rows_bytes).unwrap(), [&y, &w]));
-                }
-                for (op, graph, operands) in ways {
-                    let outputs = op.outputs().iter().map(|output| output.spec).collect();
-                    let (rows, used) = GraphOp::new("rows", graph, op.inputs(), outputs);
-                    // Windows may have no tap on any input: then all is zero, of neither operand.
-                    let of: Vec<&Tensor> = used.iter().map(|&at| operands[at]).collect();
-                    assert!(used == [0, 1] || used.is_empty() && op.is::<ConvolutionInput>());
-                    let name = op.name();
-                    let [want, found] = [(op, &operands[..]), (rows.into(), &of)].map(|(op, operands)| {
-                        Tensor::apply(&device, op, operands).unwrap().swap_remove(0).to_vec::<f64>().unwrap()
-                    });
-                    let is_near = want.iter().zip(&found).all(|(a, b)| (a - b).abs() < 1e-11);
-                    assert!(is_near && want.len() == found.len(), "{name} of {geometry:?}");
-                }
-            }
-        }
-        assert!(several > 100 && turned > 100, "{several} {turned}");
-    }
-}
+#[path = "rows/tests.rs"]
+mod tests;

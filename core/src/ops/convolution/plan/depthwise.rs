@@ -5,7 +5,7 @@
 //! and of the taps at a time are part of the text ([`Run`]), for they say which registers are multiplied. Next: `plan/depthwise/text.rs`,
 //! `wgsl/convolution_depthwise.wgsl`, `wgsl/convolution_depthwise_weights.wgsl`.
 
-use super::{MOST_PARTIAL_BYTES, Problem, Shape, WORKGROUPS, Way, gcd};
+use super::{MOST_PARTIAL_BYTES, Problem, Shape, Way, gcd};
 use crate::ops::{Window, pixel_pitch};
 use crate::plan::{Caps, KernelKey, Launch, Plan, Slot};
 use crate::wgsl::element::Element;
@@ -23,9 +23,13 @@ const MOST_QUADS_OF_WEIGHTS: u64 = 8;
 /// Workgroups from which on each computes several runs with the weights that it staged, and how many at most.
 const ENOUGH_WORKGROUPS: u64 = 512;
 const MOST_ROUNDS: u64 = 4;
-/// Runs of a lane for which another slab of weights' gradients is worth having, and slabs at most: one chain adds them up.
+/// Runs of a lane for which another slab of weights' gradients is worth having, and slabs at most: one chain adds them up. Workgroups that
+/// slabs are cut for: three times as many as a large GPU runs at a time, or the last ones run alone.
 const LEAST_ROUNDS: u64 = 4;
 const MOST_SLABS: u64 = 128;
+const WORKGROUPS_OF_WEIGHTS: u64 = 1024;
+/// Workgroup memory that WebGPU guarantees: sums of as many weights are folded at a time.
+const FOLD_BYTES: u64 = 16 << 10;
 /// Taps of a row at a time, taps of all rows that an invocation sums up, and inputs of a run: vectors in registers.
 const MOST_TAPS: u64 = 8;
 const MOST_SUMS: u64 = 9;
@@ -79,7 +83,7 @@ impl Run {
 pub struct Kernel {
     way: Way,
     run: Run,
-    /// Every row of taps is as many times `run.taps` as it is long.
+    /// Every row of taps is as many times `run.taps` as it is long. Of weights' gradients: every row of pixels is whole runs.
     whole: bool,
     /// Vectors of channels of a workgroup, a power of two.
     quads: u64,
@@ -99,6 +103,21 @@ impl Kernel {
     /// Runs that a workgroup computes side by side.
     fn lanes(&self) -> u64 {
         u64::from(self.threads) / self.quads
+    }
+
+    /// Sums of weights that an invocation of their gradient has.
+    fn sums(&self) -> u64 {
+        self.taps * self.run.taps
+    }
+
+    /// How many of them are folded at a time.
+    fn folded(&self) -> u64 {
+        (FOLD_BYTES / self.row_bytes()).clamp(1, self.sums())
+    }
+
+    /// A vector of each invocation.
+    fn row_bytes(&self) -> u64 {
+        4 * u64::from(self.threads) * self.accumulator.dtype().size_bytes()
     }
 }
 
@@ -291,7 +310,7 @@ impl Problem<'_> {
         let kernel = Kernel {
             way: self.way,
             run,
-            whole: true,
+            whole: z.to.is_multiple_of(run.pixels),
             quads: quads_of_block(quads, MOST_QUADS_OF_WEIGHTS),
             threads: if caps.max_invocations < THREADS_OF_WEIGHTS { THREADS } else { THREADS_OF_WEIGHTS },
             taps: rows,
@@ -302,7 +321,7 @@ impl Problem<'_> {
             accumulator,
             element,
         };
-        let bytes = u64::from(kernel.threads) * 4 * accumulator.dtype().size_bytes();
+        let bytes = kernel.folded() * kernel.row_bytes();
         let parts = [y.window.taps.div_ceil(rows), z.window.taps.div_ceil(run.taps)];
         let runs_z = z.runs(run.pixels);
         let runs = [x.to, y.to, runs_z].into_iter().fold(self.geometry.batch, u64::saturating_mul);
@@ -314,7 +333,7 @@ impl Problem<'_> {
         let workgroups = blocks * x.window.taps * parts[0] * parts[1];
         let total = self.output.layout.elements();
         let most = MOST_PARTIAL_BYTES / (total * accumulator.dtype().size_bytes()).max(1);
-        let most = (WORKGROUPS / workgroups).min(MOST_SLABS).min(most).max(1);
+        let most = (WORKGROUPS_OF_WEIGHTS / workgroups).min(MOST_SLABS).min(most).max(1);
         let wanted = runs.div_ceil(kernel.lanes() * LEAST_ROUNDS).min(most);
         let mut rounds = runs.div_ceil(kernel.lanes() * wanted);
         let params = |rounds: u64| {
@@ -378,7 +397,7 @@ struct Numbers {
 }
 
 /// Whether the channels of every pixel begin at a multiple of four elements.
-fn is_of_vectors(spec: &TensorSpec) -> bool {
+pub(super) fn is_of_vectors(spec: &TensorSpec) -> bool {
     let pitch = pixel_pitch(spec).unwrap_or(1);
     spec.layout.offset().is_multiple_of(4) && pitch.unsigned_abs().is_multiple_of(4)
 }

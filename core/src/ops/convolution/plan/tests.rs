@@ -147,3 +147,55 @@ fn windows_of_too_many_taps_for_workgroup_memory_run_all_the_same() {
     };
     assert_eq!([names(1024), names(1025)], ["convolution_f32_depthwise", "convolution_f32_direct"]);
 }
+
+/// The name of the first way of a convolution, and that of the gradient of its weights.
+fn first_ways(dtype: DType, x: &[u64], w: &[u64], options: &ConvolutionOptions, caps: &Caps) -> [String; 2] {
+    let (x, w) = (dense(dtype, x), dense(dtype, w));
+    let op = Convolution::new(x, w, options).unwrap();
+    let gradient = ConvolutionWeights::of(op.geometry, op.output, x).unwrap();
+    [forward(&op, caps), weights(&gradient, caps)].map(|ways| ways.unwrap().swap_remove(0).name)
+}
+
+#[test]
+fn few_channels_are_multiplied_in_workgroup_memory() {
+    let seven = ConvolutionOptions::default().stride(2).padding(3);
+    for caps in [full_caps(), Caps::webgpu_defaults("test")] {
+        for dtype in [DType::F32, DType::F16, DType::BF16] {
+            let [way, _] = first_ways(dtype, &[64, 224, 224, 3], &[64, 7, 7, 3], &seven, &caps);
+            assert_eq!(way, format!("convolution_{dtype}_stem"));
+        }
+        let op = Convolution::new(dense(DType::F32, &[64, 224, 224, 3]), dense(DType::F32, &[64, 7, 7, 3]), &seven);
+        let plan = forward(&op.unwrap(), &caps).unwrap().swap_remove(0).plan;
+        // 112 x 112 pixels are whole tiles of 128 with all filters.
+        assert_eq!((plan.launches.len(), plan.launches[0].params[0]), (1, 64 * 98));
+    }
+    let way = |x: &[u64], w: &[u64], options: &ConvolutionOptions| {
+        let [way, _] = first_ways(DType::F32, x, w, options, &Caps::webgpu_defaults("test"));
+        way.rsplit('_').next().unwrap().to_owned()
+    };
+    let plain = ConvolutionOptions::default();
+    assert_eq!(way(&[1, 1, 400, 1], &[8, 1, 3, 1], &plain), "stem");
+    assert_eq!(way(&[2, 9, 9, 9, 2], &[8, 2, 2, 2, 2], &plain), "stem");
+    // Too few pixels; filters that a block is mostly idle for; many channels; groups; windows beyond workgroup memory.
+    assert_eq!(way(&[1, 9, 9, 3], &[64, 3, 3, 3], &plain), "tiles");
+    assert_eq!(way(&[1, 30, 30, 3], &[1, 3, 3, 3], &plain), "tiles");
+    assert_eq!(way(&[1, 30, 30, 9], &[64, 3, 3, 9], &plain), "tiles");
+    assert_eq!(way(&[1, 30, 30, 6], &[64, 3, 3, 3], &plain.clone().groups(2)), "tiles");
+    assert_eq!(way(&[1, 1, 900, 3], &[8, 1, 400, 3], &plain), "tiles");
+}
+
+#[test]
+fn gradients_of_few_channels_weights_are_products_of_rows_on_tensor_cores_else_tiles_in_workgroup_memory() {
+    let seven = ConvolutionOptions::default().stride(2).padding(3);
+    let way = |dtype: DType, w: &[u64], options: &ConvolutionOptions| {
+        let [_, way] = first_ways(dtype, &[4, 56, 56, 3], w, options, &full_caps());
+        way.rsplit('_').next().unwrap().to_owned()
+    };
+    assert_eq!(way(DType::F16, &[64, 7, 7, 3], &seven), "rows");
+    assert_eq!(way(DType::F32, &[64, 7, 7, 3], &seven), "stem");
+    // Filters that are no whole vectors, lines that would be mostly zeros, taps that lie apart, windows beyond workgroup memory.
+    assert_eq!(way(DType::F16, &[60, 7, 7, 3], &seven), "stem");
+    assert_eq!(way(DType::F16, &[64, 9, 3, 3], &seven), "stem");
+    assert_eq!(way(DType::F16, &[64, 7, 7, 3], &seven.clone().dilation(2)), "stem");
+    assert_eq!(way(DType::F32, &[64, 40, 40, 3], &seven), "tiles");
+}

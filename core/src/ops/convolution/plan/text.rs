@@ -1,9 +1,10 @@
 //! The texts of the kernels of convolutions: a prelude before `wgsl/convolution_*.wgsl`, and what becomes of a sum.
 
+use crate::DType;
 use crate::ops::Geometry;
 use crate::plan::{Access, KernelText, Source, looped};
 
-use super::{Kernel, PARAMS, Shape, THREADS, Way};
+use super::{End, Kernel, PARAMS, Shape, THREADS, Way};
 use crate::wgsl::element::{self, Form};
 use crate::wgsl::math;
 use crate::wgsl::params::uniform;
@@ -145,7 +146,7 @@ impl Kernel {
             (Shape::Direct, Way::Forward | Way::Input) => {
                 walk + taps.iter().rev().fold(looped(read, 0), |inner, &taps| looped(taps, inner))
             }
-            (Shape::Combine { .. }, _) => looped(slabs, 0),
+            (Shape::Combine { .. }, _) => looped(slabs / 8, 0).saturating_add(looped(7, 0)),
         }
     }
 
@@ -169,10 +170,32 @@ impl Kernel {
         if self.partial {
             return TEXT.get("finish slab").to_owned();
         }
+        self.end().finish(self.accumulator.dtype())
+    }
+
+    fn end(&self) -> End {
+        End { residual: self.residual, bias: self.bias, activation: self.activation }
+    }
+}
+
+impl End {
+    /// `finish(slab, place, sum)` of sums in `dtype`.
+    pub(super) fn finish(&self, dtype: DType) -> String {
         let residual = if self.residual { TEXT.get("residual") } else { "" };
         let bias = if self.bias { TEXT.get("bias") } else { "" };
-        let value = self.activation.map(|f| math::unary(f, self.accumulator.dtype(), "value"));
+        let value = self.activation.map(|f| math::unary(f, dtype, "value"));
         let activation = value.map_or(String::new(), |value| TEXT.fill("activation", holes!(value)));
         TEXT.fill("finish", holes!(residual, bias, activation))
+    }
+
+    /// `finish(pixel, quad, sum)` of four sums in `dtype`.
+    pub(super) fn finish_quad(&self, dtype: DType) -> String {
+        let residual = if self.residual { TEXT.get("residual quad") } else { "" };
+        let each = (0..4).map(|lane| format!("load_bias(at + {lane}u * params.bias_step)")).collect::<Vec<_>>();
+        let bias = if self.bias { TEXT.fill("bias quad", holes!(each = each.join(", "))) } else { String::new() };
+        let activation = if self.activation.is_some() { TEXT.get("activated quad") } else { "" };
+        let value = self.activation.map(|f| math::unary(f, dtype, "value"));
+        let activated = value.map_or(String::new(), |value| TEXT.fill("activated", holes!(value)));
+        activated + &TEXT.fill("finish quad", holes!(residual, bias, activation))
     }
 }

@@ -4,10 +4,14 @@ use crate::plan::{Access, KernelText, Source, looped};
 use crate::wgsl::element::{self, Form};
 use crate::wgsl::math;
 use crate::wgsl::params::uniform_of;
-use crate::wgsl::pieces::holes;
+use crate::wgsl::pieces::{Pieces, fill, holes, pieces};
 
+use super::super::End;
 use super::super::text::TEXT;
-use super::{Kernel, NUMBERS, OF_AXES, Way};
+use super::{Kernel, NUMBERS, OF_AXES, Run, Way};
+
+/// What is written out for pixels and taps.
+const WRITTEN: Pieces = pieces!("convolution_depthwise.wgsl");
 
 impl Kernel {
     /// From a tap's weights to those of the next one, in vectors.
@@ -36,13 +40,46 @@ impl Kernel {
             let place = if self.partial { "slab * params.total" } else { "params.y_base" };
             return TEXT.fill("finish weights", holes!(place));
         }
-        let residual = if self.residual { TEXT.get("residual quad") } else { "" };
-        let each = (0..4).map(|lane| format!("load_bias(at + {lane}u * params.bias_step)")).collect::<Vec<_>>();
-        let bias = if self.bias { TEXT.fill("bias quad", holes!(each = each.join(", "))) } else { String::new() };
-        let activation = if self.activation.is_some() { TEXT.get("activated quad") } else { "" };
-        let value = self.activation.map(|f| math::unary(f, self.accumulator.dtype(), "value"));
-        let activated = value.map_or(String::new(), |value| TEXT.fill("activated", holes!(value)));
-        activated + &TEXT.fill("finish quad", holes!(residual, bias, activation))
+        let end = End { residual: self.residual, bias: self.bias, activation: self.activation };
+        end.finish_quad(self.accumulator.dtype())
+    }
+
+    /// The kernel of weights' gradients.
+    fn written_out(&self) -> String {
+        let Run { pixels, taps, steps } = self.run;
+        let all = || (0..self.taps).flat_map(|r| (0..taps).map(move |t| (r, t)));
+        let sums: String = all().map(|(r, t)| WRITTEN.fill("sum", holes!(r, t))).collect();
+        let gradients: String = (0..pixels).map(|p| WRITTEN.fill("gradient", holes!(p))).collect();
+        let mut rows = String::new();
+        for r in 0..self.taps {
+            rows += &WRITTEN.fill("row", holes!(r));
+            for s in 0..steps.map_or(0, |_| self.run.span()) {
+                rows += &WRITTEN.fill("input", holes!(r, s, place = format!("{s}u")));
+            }
+            for p in 0..pixels {
+                let mut products = String::new();
+                for t in 0..taps {
+                    let s = steps.map_or(p * taps + t, |[step, tap_step]| p * step + t * tap_step);
+                    if steps.is_none() {
+                        let place = format!("{p}u * params.stride_z + {t}u * params.dilation_z");
+                        rows += &WRITTEN.fill("input", holes!(r, s, place));
+                    }
+                    products += &WRITTEN.fill("product", holes!(r, t, s, p));
+                }
+                rows += &WRITTEN.fill("pixel", holes!(p, products));
+            }
+        }
+        let mut folds = String::new();
+        let numbered: Vec<(u64, u64)> = all().collect();
+        for (first, part) in (0u64..).step_by(self.folded() as usize).zip(numbered.chunks(self.folded() as usize)) {
+            for (row, (r, t)) in part.iter().enumerate() {
+                folds += &WRITTEN.fill("partial", holes!(row, r, t));
+            }
+            let count = part.len();
+            folds += &WRITTEN.fill("fold", holes!(first, count));
+        }
+        let text = include_str!("../../../../../wgsl/convolution_depthwise_weights.wgsl");
+        fill(text, holes!(sums, gradients, rows, folds))
     }
 
     /// [`KernelText::loop_rounds`].
@@ -60,10 +97,9 @@ impl Kernel {
         };
         match self.way {
             Way::Weights => {
-                let row = looped(run.pixels, looped(run.taps, 0)) + looped(run.span(), 0);
-                let run = looped(run.pixels, 0) + looped(self.taps, row);
-                let halves = looped(u64::from(self.lanes().ilog2()), 0) + looped(4, 0);
-                looped(number("rounds"), run).saturating_add(looped(self.taps, looped(self.run.taps, halves)))
+                let halves = looped(self.lanes().ilog2().into(), looped(self.folded(), 0));
+                let folds = self.sums().div_ceil(self.folded());
+                looped(number("rounds"), 0).saturating_add(folds * halves)
             }
             Way::Forward | Way::Input => {
                 let met = |axis: usize| of_axis("taps", axis).div_ceil(of_axis("gap", axis).max(1));
@@ -79,7 +115,6 @@ impl KernelText for Kernel {
     fn source(&self) -> Source {
         let mut head = element::prelude(&[self.accumulator, self.element]);
         head += &format!("alias Acc = {};\n", self.accumulator.scalar());
-        let [step, tap_step] = self.run.steps.unwrap_or([0; 2]);
         let is_weights = self.way == Way::Weights;
         let mut numbers = vec![
             ("THREADS", self.threads.into()),
@@ -87,17 +122,17 @@ impl KernelText for Kernel {
             ("LANES", self.lanes()),
             ("PIXELS", self.run.pixels),
             ("TAPS", self.run.taps),
-            ("STEP", step),
-            ("TAP_STEP", tap_step),
-            ("SPAN", self.run.span()),
         ];
-        let mut facts = vec![("SHARED", self.run.steps.is_some())];
+        let mut facts = Vec::new();
         if is_weights {
-            numbers.push(("ROWS", self.taps));
+            numbers.extend([("ROWS", self.taps), ("SUMS", self.folded())]);
         } else {
+            let [step, tap_step] = self.run.steps.unwrap_or([0; 2]);
+            numbers.extend([("STEP", step), ("TAP_STEP", tap_step), ("SPAN", self.run.span())]);
             numbers.extend([("PITCH", self.pitch()), ("WEIGHTS", self.weights())]);
-            facts.extend([("FORWARD", self.way == Way::Forward), ("WHOLE", self.whole)]);
+            facts.extend([("SHARED", self.run.steps.is_some()), ("FORWARD", self.way == Way::Forward)]);
         }
+        facts.push(("WHOLE", self.whole));
         numbers.iter().for_each(|(name, number)| head += &format!("const {name} = {number}u;\n"));
         facts.iter().for_each(|(name, fact)| head += &format!("const {name} = {fact};\n"));
         head += "\n";
@@ -120,12 +155,12 @@ impl KernelText for Kernel {
             }
         }
         let kernel = if is_weights {
-            include_str!("../../../../../wgsl/convolution_depthwise_weights.wgsl")
+            self.written_out()
         } else {
-            include_str!("../../../../../wgsl/convolution_depthwise.wgsl")
+            include_str!("../../../../../wgsl/convolution_depthwise.wgsl").to_owned()
         };
         let read = include_str!("../../../../../wgsl/convolution_depthwise_read.wgsl");
-        let body = ["\n", &self.finish(), read, "\n", kernel].concat();
+        let body = ["\n", &self.finish(), read, "\n", &kernel].concat();
         Source { name: self.name(), wgsl: head + &math::library(&body) + &body, bindings }
     }
 
