@@ -24,12 +24,5 @@ fn masked(w: Wide, live: u32) -> Wide {
 //# read
 fn read_at(at: u32, place: u32) -> Wide { return $value; }
 
-//# base_of: the row-major index over axes with extents e0 (innermost), e1 ... becomes a place
-fn $name(index: u32) -> u32 {
-    var at = $from;
-    $steps
-    return at;
-}
-
 //# out_of
 fn out_of(index: u32) -> u32 { return index; }

@@ -8,9 +8,10 @@ use crate::ops::{ArgReduce, ArgReduceFn};
 use crate::{DType, Operation, Result};
 
 use crate::ops::reduce::plan::passes::{Partials, Pass, View, Walk, passes};
-use crate::ops::reduce::plan::template::{FOLD, Frame, check_index, launch};
+use crate::ops::reduce::plan::template::{FOLD, Frame, launch};
 use crate::plan::{Access, Caps, KernelKey, KernelText, Plan, Source};
 use crate::wgsl::element::{self, Element, Form};
+use crate::wgsl::index::check_index;
 use crate::wgsl::keys;
 use crate::wgsl::pieces::{Pieces, holes, pieces};
 

@@ -17,9 +17,9 @@ mod vector;
 use crate::ops::Matmul;
 use crate::{DType, Error, Layout, Operation, Result};
 
-use crate::ops::reduce::plan::template::check_index;
 use crate::plan::{Candidate, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source, share_scratch};
 use crate::wgsl::element::{Element, Form};
+use crate::wgsl::index::check_index;
 use combine::Combine;
 use coop::pack::Pack;
 use coop::range::{self, Range};

@@ -3,9 +3,10 @@
 
 use crate::ops::Moments;
 use crate::ops::reduce::plan::passes::{ITEMS, Partials, Pass, View, Walk, passes};
-use crate::ops::reduce::plan::template::{FOLD, Frame, check_index, launch};
+use crate::ops::reduce::plan::template::{FOLD, Frame, launch};
 use crate::plan::{Access, Caps, KernelKey, KernelText, Plan, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
+use crate::wgsl::index::check_index;
 use crate::wgsl::pieces::{Pieces, holes, pieces};
 use crate::{Operation, Result};
 

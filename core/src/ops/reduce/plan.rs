@@ -12,10 +12,11 @@ use crate::{DType, Expr, Operation, Program, ReduceFn, Result, Scalar};
 
 use crate::plan::{Access, Caps, KernelKey, KernelText, Plan, Source};
 use crate::wgsl::element::{self, Element, Form};
+use crate::wgsl::index::check_index;
 use crate::wgsl::keys::I64_MIN;
 use crate::wgsl::pieces::{Pieces, holes, pieces};
 use passes::{Partials, Pass, View, Walk, passes};
-use template::{FOLD, Frame, check_index, launch};
+use template::{FOLD, Frame, launch};
 
 const TEXT: Pieces = pieces!("reduce.wgsl");
 

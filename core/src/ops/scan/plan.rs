@@ -9,9 +9,9 @@ use crate::ops::{Scan, ScanDirection, ScanFn, ScanStart};
 use crate::plan::looped;
 use crate::{DType, Operation, Result};
 
-use crate::ops::reduce::plan::template::check_index;
 use crate::plan::{Access, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source};
 use crate::wgsl::element::{self, Element};
+use crate::wgsl::index::check_index;
 use crate::wgsl::math;
 
 #[path = "plan/text.rs"]

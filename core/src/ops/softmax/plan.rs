@@ -11,9 +11,9 @@ use crate::plan::looped;
 use crate::{DType, Layout, Operation, Result};
 
 use crate::ops::reduce::plan::passes::{MOST_FOLDED, View};
-use crate::ops::reduce::plan::template::{check_index, decode};
 use crate::plan::{Access, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
+use crate::wgsl::index::{check_index, decode};
 use crate::wgsl::math;
 use crate::wgsl::params::{Words, axis_members, axis_words, params, uniform_of};
 use crate::wgsl::pieces::{Pieces, holes, pieces};

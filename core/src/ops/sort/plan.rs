@@ -14,9 +14,9 @@ use crate::ops::{Scan, ScanFn, ScanOptions, ScanStart, Sort, SortOrder};
 use crate::plan::looped;
 use crate::{DType, Layout, Operation, Result, Shape, TensorSpec};
 
-use crate::ops::reduce::plan::template::check_index;
 use crate::plan::{Caps, KernelKey, KernelText, Launch, Plan, Slot, Source};
 use crate::wgsl::element::Element;
+use crate::wgsl::index::check_index;
 
 #[path = "plan/text.rs"]
 mod text;

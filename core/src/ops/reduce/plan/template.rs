@@ -2,21 +2,18 @@
 //! words of its `Params`.
 //!
 //! The op's functions (`combine`, `lift`, ...) come from `reduce.rs` and `argreduce.rs`; loops and barriers are those of
-//! `wgsl/reduce_rows.wgsl` and `wgsl/reduce_columns.wgsl`. Here is what both need: index arithmetic over kept axes.
+//! `wgsl/reduce_rows.wgsl` and `wgsl/reduce_columns.wgsl`.
 
-use crate::{Error, Result, TensorSpec};
+use crate::Result;
 
 use super::passes::{ITEMS, Pass, Walk};
 use crate::plan::{Caps, KernelKey, Launch};
+use crate::wgsl::index::decode;
 use crate::wgsl::params::{Words, axis_members, axis_words, params, uniform_of};
 use crate::wgsl::pieces::{Pieces, holes, pieces};
 
 /// Functions that several folds give to the loops.
 pub(crate) const FOLD: Pieces = pieces!("fold.wgsl");
-
-/// Largest element count and index that kernels handle: u32 less what the last slab, rounded up, may reach beyond the end (some 4
-/// million), and the longest stride of a workgroup's loop.
-const MAX_INDEX: u64 = u32::MAX as u64 - (1 << 24);
 
 params! {
     /// What every pass is told before the extents and strides of its kept axes: in vectors where the source is read by vectors.
@@ -111,28 +108,6 @@ const WRITE: &str = "write_wide(";
 
 /// How the loops take up what a thread loads at a time: each of its ITEMS accumulators one.
 const ABSORB_EACH: &str = "for (var i = 0u; i < ITEMS; i++) { held[i] = absorb(held[i], taken[i]); }";
-
-/// A function from the row-major index over `axes` axes (extents `e0` innermost, ...) to `from` + the sum of index * stride.
-pub(crate) fn decode(name: &str, from: &str, strides: char, axes: usize) -> String {
-    let mut steps = String::new();
-    if axes > 1 {
-        steps += "    var rest = index;\n";
-    }
-    let rest = if axes == 1 { "index" } else { "rest" };
-    for i in 0..axes {
-        steps += &match i + 1 == axes {
-            true => format!("    at += {rest} * params.{strides}{i};\n"),
-            false => format!("    at += rest % params.e{i} * params.{strides}{i};\n    rest /= params.e{i};\n"),
-        };
-    }
-    FOLD.fill("base_of", holes!(name, from, steps))
-}
-
-/// Refuses operands that 32-bit indices do not reach.
-pub(crate) fn check_index(op: &'static str, spec: &TensorSpec) -> Result<()> {
-    let elements = spec.layout.elements().max(spec.layout.required_elements());
-    if elements > MAX_INDEX { Err(Error::IndexWidth { op, elements, max: MAX_INDEX }) } else { Ok(()) }
-}
 
 /// The launch of `pass` by the kernel `key`; `total` is the op's element count per result.
 /// `target_base` the first index its writes go to, in what one write covers.

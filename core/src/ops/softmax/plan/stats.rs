@@ -13,7 +13,8 @@ use crate::{DType, Result, TensorSpec};
 
 use super::{NAN, NEGATIVE_INFINITY, TEXT, exponentials, folded, load, types};
 use crate::ops::reduce::plan::passes::{ITEMS, Partials, Pass, View, Walk, passes};
-use crate::ops::reduce::plan::template::{FOLD, Frame, check_index, launch};
+use crate::ops::reduce::plan::template::{FOLD, Frame, launch};
+use crate::wgsl::index::check_index;
 
 /// The fold of a row by the threads that share it, after each walk.
 pub(crate) const ROWS_FOLD: Pieces = pieces!("rows_fold.wgsl");

@@ -3,9 +3,10 @@
 //! The frame (loops, lanes) is that of a reduction of one of them.
 
 use crate::ops::reduce::plan::passes::{Partials, View, Walk, passes};
-use crate::ops::reduce::plan::template::{FOLD, Frame, check_index, launch};
+use crate::ops::reduce::plan::template::{FOLD, Frame, launch};
 use crate::plan::{Access, Caps, KernelKey, KernelText, Launch, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
+use crate::wgsl::index::check_index;
 use crate::wgsl::pieces::{Pieces, holes, pieces};
 use crate::{DType, Result, TensorSpec};
 
