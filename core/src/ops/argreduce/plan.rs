@@ -7,8 +7,8 @@
 use crate::ops::{ArgReduce, ArgReduceFn};
 use crate::{DType, Operation, Result};
 
-use crate::ops::reduce::plan::passes::{Partials, Pass, View, Walk, passes};
-use crate::ops::reduce::plan::template::{FOLD, Frame, launch};
+use crate::ops::fold::frame::{FOLD, Frame, launch};
+use crate::ops::fold::{Partials, Pass, View, Walk, passes};
 use crate::plan::{Access, Caps, KernelKey, KernelText, Plan, Source};
 use crate::wgsl::element::{self, Element, Form};
 use crate::wgsl::index::check_index;
@@ -65,7 +65,9 @@ pub(crate) fn plan(op: &ArgReduce, caps: &Caps) -> Result<Plan> {
         other => other,
     };
     let input = Element::new(read_as, caps)?;
-    let (list, elements) = passes(View::of_input(&op.input.layout, &op.axes), Partials::Pairs, caps);
+    // A pair is a key and a position; WGSL pads the wide one to the key's alignment.
+    let pairs = Partials::structs(if input.dtype().size_bytes() == 8 { 16 } else { 8 });
+    let (list, scratch_bytes) = passes(View::of_input(&op.input.layout, &op.axes), pairs, caps);
     let launch = |pass: &Pass| {
         let kernel = Kernel {
             frame: Frame::of(pass),
@@ -78,12 +80,7 @@ pub(crate) fn plan(op: &ArgReduce, caps: &Caps) -> Result<Plan> {
         let target = if pass.last { op.output.layout.offset() } else { 0 };
         launch(KernelKey::own(kernel), pass, 0, target, caps)
     };
-    // A pair is a key and a position; WGSL pads the wide one to the key's alignment.
-    let pair_bytes = if input.dtype().size_bytes() == 8 { 16 } else { 8 };
-    Ok(Plan {
-        launches: list.iter().map(launch).collect::<Result<_>>()?,
-        scratch_bytes: elements.iter().map(|&n| n * pair_bytes).collect(),
-    })
+    Ok(Plan { launches: list.iter().map(launch).collect::<Result<_>>()?, scratch_bytes })
 }
 
 impl Kernel {

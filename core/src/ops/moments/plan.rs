@@ -2,8 +2,9 @@
 //! differences from the mean. The frame (loops, passes) is that of `reduce/`.
 
 use crate::ops::Moments;
-use crate::ops::reduce::plan::passes::{ITEMS, Partials, Pass, View, Walk, passes};
-use crate::ops::reduce::plan::template::{FOLD, Frame, launch};
+use crate::ops::fold::frame::{FOLD, Frame, launch};
+use crate::ops::fold::passes::ITEMS;
+use crate::ops::fold::{Partials, Pass, View, Walk, passes};
 use crate::plan::{Access, Caps, KernelKey, KernelText, Plan, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
 use crate::wgsl::index::check_index;
@@ -33,7 +34,7 @@ impl KernelText for Kernel {
     fn source(&self) -> Source {
         let form = if self.frame.quad { Form::Quad } else { Form::Scalar };
         let mut wgsl = element::prelude(&[self.input, self.accumulator]);
-        wgsl += &self.frame.head(&["variance_base"]);
+        wgsl += &self.frame.head(&["variance_base".to_owned()]);
         if !self.partial {
             wgsl += &self.input.storage(1, "x", form, Access::Read);
         }
@@ -57,7 +58,9 @@ pub(crate) fn plan(op: &Moments, caps: &Caps) -> Result<Plan> {
     let bytes = accumulator.dtype().size_bytes();
     let most = if bytes == 8 { WIDE_THREADS } else { u32::MAX };
     let caps = &Caps { max_invocations: caps.max_invocations.min(most), ..caps.clone() };
-    let (list, sets) = passes(View::of_input(&op.input.layout, &op.axes), Partials::Sets, caps);
+    // Folding sets takes a division.
+    let sets = Partials { width: 8, ..Partials::structs(3 * bytes) };
+    let (list, scratch_bytes) = passes(View::of_input(&op.input.layout, &op.axes), sets, caps);
     let launch = |pass: &Pass| {
         let kernel = Kernel {
             frame: Frame::of(pass),
@@ -73,10 +76,7 @@ pub(crate) fn plan(op: &Moments, caps: &Caps) -> Result<Plan> {
         launch.bindings.extend(pass.last.then_some(Slot::Output(1)));
         Ok(launch)
     };
-    Ok(Plan {
-        launches: list.iter().map(launch).collect::<Result<_>>()?,
-        scratch_bytes: sets.iter().map(|&sets| 3 * bytes * sets).collect(),
-    })
+    Ok(Plan { launches: list.iter().map(launch).collect::<Result<_>>()?, scratch_bytes })
 }
 
 impl Kernel {

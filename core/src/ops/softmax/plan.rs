@@ -10,7 +10,8 @@ use crate::ops::{Softmax, SoftmaxFn};
 use crate::plan::looped;
 use crate::{DType, Layout, Operation, Result};
 
-use crate::ops::reduce::plan::passes::{MOST_FOLDED, View};
+use crate::ops::fold::View;
+use crate::ops::fold::passes::MOST_FOLDED;
 use crate::plan::{Access, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
 use crate::wgsl::index::{check_index, decode};

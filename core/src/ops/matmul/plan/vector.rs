@@ -8,8 +8,8 @@ use crate::{Layout, Result, Shape};
 
 use super::epilogue::Places;
 use super::{combine, key};
-use crate::ops::reduce::plan::passes::{Partials, Pass, View, Walk, passes};
-use crate::ops::reduce::plan::template::{FOLD, Frame, launch};
+use crate::ops::fold::frame::{FOLD, Frame, launch};
+use crate::ops::fold::{Partials, Pass, View, Walk, passes};
 use crate::plan::{Access, Caps, Plan, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
 use crate::wgsl::pieces::{Pieces, holes, pieces};
@@ -55,13 +55,14 @@ pub(super) fn plan(op: &Matmul, places: &Places, caps: &Caps) -> Result<Option<P
     };
     let mut view = View::of_input(&layout, &[1]);
     view.slot = Slot::Input(matrix);
-    let (list, elements) = passes(view, Partials::Elements, caps);
+    let accumulator = places.epilogue.accumulator.dtype();
+    let (list, mut scratch_bytes) = passes(view, Partials::elements(accumulator), caps);
     let (vector_base, _, vector_step) = side(vector);
     let (a, b) = (Element::new(op.a.dtype, caps)?, Element::new(op.b.dtype, caps)?);
     let (matrix_element, vector_element) = if along_n { (b, a) } else { (a, b) };
     let epilogue = places.epilogue;
     let plain = epilogue.is_plain();
-    let sums = Slot::Scratch(elements.len());
+    let sums = Slot::Scratch(scratch_bytes.len());
     let launch_of = |pass: &Pass| {
         let rows = matches!(pass.walk, Walk::Rows { .. });
         let ends = pass.last && plain;
@@ -86,10 +87,8 @@ pub(super) fn plan(op: &Matmul, places: &Places, caps: &Caps) -> Result<Option<P
         Ok(launch)
     };
     let mut launches = list.iter().map(launch_of).collect::<Result<Vec<_>>>()?;
-    let size_bytes = epilogue.accumulator.dtype().size_bytes();
-    let mut scratch_bytes: Vec<u64> = elements.iter().map(|&n| n * size_bytes).collect();
     if !plain {
-        scratch_bytes.push(extent * size_bytes);
+        scratch_bytes.push(extent * accumulator.size_bytes());
         launches.push(combine::launch(op, places, 1, Some(sums), caps)?);
     }
     Ok(Some(Plan { launches, scratch_bytes }))
@@ -117,7 +116,8 @@ impl Vector {
         let acc = self.accumulator.scalar();
         let wide = if quad { self.accumulator.vector() } else { acc.to_owned() };
         let form = |quad| if quad { Form::Quad } else { Form::Scalar };
-        let mut out = self.frame.head(if self.partial { &[] } else { &["vector_base", "vector_step"] });
+        let mut out =
+            self.frame.head(&["vector_base", "vector_step"].map(str::to_owned)[if self.partial { 2 } else { 0 }..]);
         let source = if self.partial { self.accumulator } else { self.input };
         out += &source.storage(1, "x", form(quad), Access::Read);
         out += &self.output.storage(2, "y", Form::Scalar, Access::ReadWrite);

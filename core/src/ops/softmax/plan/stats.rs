@@ -1,20 +1,21 @@
 //! The largest element and the sum of exp(x - largest) along an axis, in one walk, and the results made of them.
 //!
-//! The passes are those of a reduction (`reduce/plan/passes.rs`), over states of a key and a sum
+//! The passes are those of a reduction (`fold/passes.rs`), over states of a key and a sum
 //! (`softmax_stats.wgsl`). `softmax_rows.wgsl` walks along rows, 16 bytes at a time wherever they start;
 //! `softmax_columns.wgsl` walks along other axes. The last pass writes the states, their logarithms
 //! ([`crate::ops::LogSumExp`]) or losses ([`crate::ops::CrossEntropy`]), which need no second read.
 
 use crate::plan::{Access, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
+use crate::wgsl::index::check_index;
 use crate::wgsl::math;
 use crate::wgsl::pieces::{Pieces, holes, pieces};
 use crate::{DType, Result, TensorSpec};
 
 use super::{NAN, NEGATIVE_INFINITY, TEXT, exponentials, folded, load, types};
-use crate::ops::reduce::plan::passes::{ITEMS, Partials, Pass, View, Walk, passes};
-use crate::ops::reduce::plan::template::{FOLD, Frame, launch};
-use crate::wgsl::index::check_index;
+use crate::ops::fold::frame::{FOLD, Frame, launch};
+use crate::ops::fold::passes::ITEMS;
+use crate::ops::fold::{Partials, Pass, View, Walk, passes};
 
 /// The fold of a row by the threads that share it, after each walk.
 pub(crate) const ROWS_FOLD: Pieces = pieces!("rows_fold.wgsl");
@@ -113,7 +114,9 @@ pub(crate) fn plan(
         caps.require(DType::I64)?;
     }
     let element = Element::new(input.dtype, caps)?;
-    let (mut list, mut elements) = passes(View::of_input(&input.layout, &[axis]), Partials::Pairs, caps);
+    let state_bytes = if input.dtype == DType::F64 { 16 } else { 8 };
+    let view = View::of_input(&input.layout, &[axis]);
+    let (mut list, mut scratch_bytes) = passes(view, Partials::structs(state_bytes), caps);
     for pass in &mut list {
         if reading(pass) == Reading::Runs {
             pass.in_runs(per_unit(element));
@@ -126,8 +129,8 @@ pub(crate) fn plan(
     if ending == Ending::States
         && let Some(last) = list.last_mut()
     {
-        last.target = Slot::Scratch(elements.len());
-        elements.push(last.outputs);
+        last.target = Slot::Scratch(scratch_bytes.len());
+        scratch_bytes.push(last.outputs * state_bytes);
     }
     let launch = |pass: &Pass| -> Result<Launch> {
         let (ending, target) = if pass.last { (ending, target) } else { (Ending::States, 0) };
@@ -136,11 +139,7 @@ pub(crate) fn plan(
         launch.params.extend([NEGATIVE_INFINITY, INFINITY, NAN]);
         Ok(launch)
     };
-    let state_bytes = if input.dtype == DType::F64 { 16 } else { 8 };
-    Ok(Plan {
-        launches: list.iter().map(launch).collect::<Result<_>>()?,
-        scratch_bytes: elements.iter().map(|&n| n * state_bytes).collect(),
-    })
+    Ok(Plan { launches: list.iter().map(launch).collect::<Result<_>>()?, scratch_bytes })
 }
 
 /// The plan of the logarithms of sums of exponentials, in one walk along `axis`, stored in `output`.
@@ -237,7 +236,6 @@ impl Kernel {
             own.extend(LOSS_WORDS.iter().map(|&word| word.to_owned()));
             own.extend((0..losses.axes).flat_map(|axis| ["r", "a", "b"].map(|word| format!("{word}{axis}"))));
         }
-        let own: Vec<&str> = own.iter().map(String::as_str).collect();
         let mut out = self.frame.head(&own);
         out += &types(self.wide(), self.quad());
         out += &exponentials(self.wide(), self.quad());

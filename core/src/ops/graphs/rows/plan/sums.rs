@@ -2,8 +2,8 @@
 //!
 //! The frame (loops, lanes) is that of a reduction of one of them.
 
-use crate::ops::reduce::plan::passes::{Partials, View, Walk, passes};
-use crate::ops::reduce::plan::template::{FOLD, Frame, launch};
+use crate::ops::fold::frame::{FOLD, Frame, launch};
+use crate::ops::fold::{Partials, View, Walk, passes};
 use crate::plan::{Access, Caps, KernelKey, KernelText, Launch, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
 use crate::wgsl::index::check_index;
@@ -27,7 +27,7 @@ impl KernelText for Kernel {
         let elements: Vec<Element> = std::iter::once(self.parts).chain(self.outputs.iter().map(|out| out.0)).collect();
         let bases: Vec<String> = (1..sums).map(|sum| format!("target_base_{sum}")).collect();
         let mut wgsl = element::prelude(&elements);
-        wgsl += &self.frame.head(&bases.iter().map(String::as_str).collect::<Vec<_>>());
+        wgsl += &self.frame.head(&bases);
         let form = |quad| if quad { Form::Quad } else { Form::Scalar };
         for sum in 0..sums {
             wgsl += &self.parts.storage(1 + sum as u32, &format!("x{sum}"), form(quad), Access::Read);
@@ -82,7 +82,7 @@ pub(super) fn plan(parts: &TensorSpec, outputs: &[(Slot, TensorSpec)], caps: &Ca
     for (_, spec) in outputs {
         check_index("sum", spec)?;
     }
-    let (list, _) = passes(View::of_input(&parts.layout, &[0]), Partials::Elements, caps);
+    let (list, _) = passes(View::of_input(&parts.layout, &[0]), Partials::elements(parts.dtype), caps);
     let [pass] = list.as_slice() else { return Ok(None) };
     if !matches!(pass.walk, Walk::Columns { .. }) {
         return Ok(None);
