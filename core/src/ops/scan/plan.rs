@@ -12,6 +12,7 @@ use crate::{DType, Operation, Result};
 use crate::plan::{Access, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source};
 use crate::wgsl::element::{self, Element};
 use crate::wgsl::index::check_index;
+use crate::wgsl::keys;
 use crate::wgsl::math;
 
 #[path = "plan/text.rs"]
@@ -142,11 +143,7 @@ pub(crate) fn plan(op: &Scan, caps: &Caps) -> Result<Plan> {
     caps.require(op.input.dtype)?;
     let lines = Lines::new(op)?;
     let inner: u64 = op.output.layout.dims()[op.axis + 1..].iter().product();
-    let bits = |dtype| match dtype {
-        DType::F32 if op.function.chooses() => DType::U32,
-        DType::F64 if op.function.chooses() => DType::I64,
-        other => other,
-    };
+    let bits = |dtype| if op.function.chooses() { keys::read_as(dtype) } else { dtype };
     let (input, output) = (Element::new(bits(op.input.dtype), caps)?, Element::new(bits(op.output.dtype), caps)?);
     let threads = 1 << THREADS.min(caps.max_invocations).ilog2();
     let targets = [Some(op.output), op.index].into_iter().flatten();

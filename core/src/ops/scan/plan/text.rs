@@ -34,7 +34,7 @@ impl Kernel {
     fn accumulator(&self) -> String {
         match self.function {
             ScanFn::Max | ScanFn::Min => {
-                let (key, lowest) = if self.is_wide() { ("i64", keys::I64_MIN) } else { ("u32", "0u") };
+                let (key, lowest) = keys::key_type(self.dtype);
                 TEXT.fill("extrema", holes!(key, lowest))
             }
             ScanFn::LogSumExp => {
