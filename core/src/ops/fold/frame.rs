@@ -47,11 +47,6 @@ impl Frame {
         }
     }
 
-    /// The most rounds that loops make, for the `params` of [`launch`].
-    pub fn loop_rounds(&self, params: &[u32]) -> u64 {
-        self.walk.loop_rounds(self.slab(params))
-    }
-
     /// The slab among the `params` of [`launch`].
     pub fn slab(&self, params: &[u32]) -> u64 {
         let at = PassWords::NAMES.iter().position(|&name| name == "slab");
@@ -163,7 +158,7 @@ const WRITE: &str = "write_wide(";
 const ABSORB_EACH: &str = "for (var i = 0u; i < ITEMS; i++) { held[i] = absorb(held[i], taken[i]); }";
 
 /// The launch of `pass` by the kernel `key`: see [`Pass::launch`].
-pub(crate) fn launch(key: KernelKey, pass: &Pass, total: u64, target_base: u64, caps: &Caps) -> Result<Launch> {
+pub(super) fn launch(key: KernelKey, pass: &Pass, total: u64, target_base: u64, caps: &Caps) -> Result<Launch> {
     // In vectors where the source is read by vectors; indices are known to fit, strides wrap as two's complement.
     let width = if pass.quad { 4 } else { 1 };
     let columns = !pass.walk.is_rows();
