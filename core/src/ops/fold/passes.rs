@@ -15,7 +15,7 @@ pub(crate) const THREADS: u32 = 256;
 /// Independent accumulators of a thread: enough loads in flight (measured on an H200; 8 is no faster).
 pub(crate) const ITEMS: u32 = 4;
 /// Workgroups that fill any device several times over (H200: 132 processors, 8 workgroups of 256 threads each).
-const ENOUGH_GROUPS: u64 = 1056;
+pub(crate) const ENOUGH_GROUPS: u64 = 1056;
 /// Columns gain from more, shorter slabs (H200, 16384 x 16384: 16 slabs of 1024 rows).
 const ENOUGH_COLUMN_GROUPS: u64 = 4096;
 /// Columns side by side at least, where none are read as quads.
@@ -320,7 +320,7 @@ fn strides(axes: &[Axis]) -> impl Iterator<Item = i64> + '_ {
 
 /// Threads for a row that has work for `wanted`: a power of four, so that five kernels serve rows of every length, which is
 /// few enough to prepare all of them.
-fn lanes_for(wanted: u64) -> u64 {
+pub(crate) fn lanes_for(wanted: u64) -> u64 {
     let lanes = wanted.max(1).next_power_of_two();
     if lanes.trailing_zeros().is_multiple_of(2) { lanes } else { 2 * lanes }
 }
