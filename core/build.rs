@@ -25,8 +25,8 @@ fn main() {
 
 /// Whether a file of an operation makes kernels: `plan.rs`, what lies in a folder `plan`, and what several planners share.
 fn is_planner(file: &Path) -> bool {
-    file.components().any(|part| part.as_os_str() == "plan")
-        || ["plan.rs", "plans.rs", "elements.rs"].iter().any(|name| file.ends_with(name))
+    file.components().any(|part| part.as_os_str() == "plan" || part.as_os_str() == "fold")
+        || ["plan.rs", "plans.rs", "elements.rs", "fold.rs"].iter().any(|name| file.ends_with(name))
 }
 
 fn collect(folder: &Path, is_part: &dyn Fn(&Path) -> bool, files: &mut Vec<PathBuf>) {

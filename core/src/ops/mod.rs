@@ -10,6 +10,7 @@
 
 mod checks;
 pub(crate) mod elements;
+pub(crate) mod fold;
 pub(crate) mod graphs;
 #[cfg(feature = "cpu")]
 mod host;

@@ -11,6 +11,20 @@ const TEXT: Pieces = pieces!("keys.wgsl");
 /// The smallest i64, and the bit in which keys of u64 differ from it.
 pub(crate) const I64_MIN: &str = "(-9223372036854775807li - 1li)";
 
+/// The type of keys of `dtype`, and the smallest.
+pub(crate) fn key_type(dtype: DType) -> (&'static str, &'static str) {
+    if dtype.size_bytes() == 8 { ("i64", I64_MIN) } else { ("u32", "0u") }
+}
+
+/// What elements of `dtype` are read as where their bits count: floats of a word or two as integers.
+pub(crate) fn read_as(dtype: DType) -> DType {
+    match dtype {
+        DType::F32 => DType::U32,
+        DType::F64 => DType::I64,
+        other => other,
+    }
+}
+
 /// `key_of`, from an element of `dtype` as it is read (`ty`, floats of a word or two as their bits) to alias `Keys`: u32, i64 for the
 /// 64-bit types. `turned` orders the numbers the other way round.
 pub(crate) fn key_of(dtype: DType, ty: &str, turned: bool) -> String {

@@ -47,15 +47,3 @@ fn read_at(at: u32, place: u32) -> Wide { return Wide(key_of($load), $places); }
 
 //# results
 @group(0) @binding(2) var<storage, read_write> y: array<$item>;
-
-//# write row
-fn write_at(index: u32, v: Acc) { y[params.target_base + index] = $result; }
-
-//# write column
-fn write_wide(index: u32, v: Wide) { y[params.target_base + index] = $result; }
-
-//# write columns
-fn write_wide(index: u32, v: Wide) {
-    let first = params.target_base + 4u * index;
-    $results
-}

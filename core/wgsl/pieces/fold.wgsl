@@ -24,11 +24,25 @@ fn masked(w: Wide, live: u32) -> Wide {
 //# read
 fn read_at(at: u32, place: u32) -> Wide { return $value; }
 
-//# base_of: the row-major index over axes with extents e0 (innermost), e1 ... becomes a place
-fn $name(index: u32) -> u32 {
-    var at = $from;
-    $steps
-    return at;
+//# states: that an earlier pass left
+@group(0) @binding(1) var<storage, read> x: array<$state>;
+fn read_at(at: u32, place: u32) -> Wide { return x[at]; }
+
+//# write row
+fn write_at(index: u32, v: Acc) { $write; }
+
+//# write column
+fn write_wide(index: u32, v: Wide) { $write; }
+
+//# write columns
+fn write_wide(index: u32, v: Wide) {
+    $writes
+}
+
+//# store columns
+fn write_wide(index: u32, v: Wide) {
+    let first = params.target_base + 4u * index;
+    $writes
 }
 
 //# out_of

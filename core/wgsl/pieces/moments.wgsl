@@ -58,10 +58,6 @@ fn masked(w: Wide, live: u32) -> Wide {
     return Wide(select(w.count, Count(), dead), select(w.mean, Values(), dead), w.squares);
 }
 
-//# read sets
-@group(0) @binding(1) var<storage, read> x: array<Acc>;
-fn read_at(at: u32, place: u32) -> Wide { return x[at]; }
-
 //# results
 @group(0) @binding(2) var<storage, read_write> y: array<Scalar>;
 @group(0) @binding(3) var<storage, read_write> z: array<Scalar>;
@@ -73,17 +69,3 @@ fn write_one(at: u32, v: Acc) {
 //# sets
 @group(0) @binding(2) var<storage, read_write> y: array<Acc>;
 fn write_one(at: u32, v: Acc) { y[params.target_base + at] = v; }
-
-//# write row
-fn write_at(index: u32, v: Acc) { write_one(index, v); }
-
-//# write column
-fn write_wide(index: u32, v: Wide) { write_one(index, v); }
-
-//# write columns
-fn write_wide(index: u32, v: Wide) {
-    write_one(4u * index + 0u, Acc(v.count, v.mean[0], v.squares[0]));
-    write_one(4u * index + 1u, Acc(v.count, v.mean[1], v.squares[1]));
-    write_one(4u * index + 2u, Acc(v.count, v.mean[2], v.squares[2]));
-    write_one(4u * index + 3u, Acc(v.count, v.mean[3], v.squares[3]));
-}

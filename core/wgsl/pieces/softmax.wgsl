@@ -127,24 +127,6 @@ fn shrink_wide(a: K, b: K) -> V { return shrink(a, b); }
 //# identity
 fn wide_identity() -> Wide { return Wide(K(KEY_LOWEST), V()); }
 
-//# read states
-@group(0) @binding(1) var<storage, read> x: array<State>;
-fn read_at(at: u32, place: u32) -> Wide { return x[at]; }
-
-//# write row
-fn write_at(index: u32, v: Acc) { end(index, v, S()); }
-
-//# write column
-fn write_wide(index: u32, v: Wide) { end(index, v, S()); }
-
-//# write columns
-fn write_wide(index: u32, v: Wide) {
-    end(4u * index + 0u, State(v.key[0], v.sum[0]), S());
-    end(4u * index + 1u, State(v.key[1], v.sum[1]), S());
-    end(4u * index + 2u, State(v.key[2], v.sum[2]), S());
-    end(4u * index + 3u, State(v.key[3], v.sum[3]), S());
-}
-
 //# end in states
 @group(0) @binding(2) var<storage, read_write> y: array<State>;
 fn end(index: u32, state: State, total: S) { y[params.target_base + index] = state; }

@@ -1,56 +1,31 @@
-//! argmax and argmin: the passes of a reduction over pairs of a key and a position.
+//! argmax and argmin: folds of pairs of a key and a position.
 //!
 //! Keys are u32 (i64 for the 64-bit types) that order as the elements do: NaN beyond every number, zeros equal, argmin
 //! turned round. The larger key wins and, among equals, the lower position, so the order of folding does not matter.
-//! The frame (loops, passes) is that of `reduce/`.
 
 use crate::ops::{ArgReduce, ArgReduceFn};
 use crate::{DType, Operation, Result};
 
-use crate::ops::reduce::plan::passes::{Partials, Pass, View, Walk, passes};
-use crate::ops::reduce::plan::template::{FOLD, Frame, check_index, launch};
-use crate::plan::{Access, Caps, KernelKey, KernelText, Plan, Source};
-use crate::wgsl::element::{self, Element, Form};
+use crate::ops::fold::frame::{FOLD, Frame};
+use crate::ops::fold::{self, Fold, Partials, Text, View};
+use crate::plan::{Access, Caps, Plan};
+use crate::wgsl::element::Element;
+use crate::wgsl::index::check_index;
 use crate::wgsl::keys;
 use crate::wgsl::pieces::{Pieces, holes, pieces};
 
 const TEXT: Pieces = pieces!("argreduce.wgsl");
 
-/// Specialisation.
+/// An argmax or argmin, as one pass of it knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Kernel {
-    frame: Frame,
+pub(crate) struct Positions {
     function: ArgReduceFn,
     /// What the op reads.
     dtype: DType,
     /// As read: floats of a word or two are read as bits.
     input: Element,
-    /// Reads pairs of an earlier pass.
-    partial: bool,
     /// Writes positions, not pairs.
     last: bool,
-}
-
-impl KernelText for Kernel {
-    fn source(&self) -> Source {
-        let form = if self.frame.quad { Form::Quad } else { Form::Scalar };
-        let mut wgsl = element::prelude(&[self.input]);
-        wgsl += &self.frame.head(&[]);
-        wgsl += &self.functions();
-        if !self.partial {
-            wgsl += &self.input.storage(1, "x", form, Access::Read);
-        }
-        wgsl += self.frame.body();
-        Source {
-            name: format!("{}_{}_{}", self.function.name(), self.frame.suffix(), self.dtype),
-            wgsl,
-            bindings: vec![Access::Read, Access::ReadWrite],
-        }
-    }
-
-    fn loop_rounds(&self, params: &[u32]) -> u64 {
-        self.frame.loop_rounds(params)
-    }
 }
 
 pub(crate) fn plan(op: &ArgReduce, caps: &Caps) -> Result<Plan> {
@@ -58,77 +33,63 @@ pub(crate) fn plan(op: &ArgReduce, caps: &Caps) -> Result<Plan> {
     check_index(op.name(), &op.output)?;
     let dtype = op.input.dtype;
     caps.require(dtype)?;
-    let read_as = match dtype {
-        DType::F32 => DType::U32,
-        DType::F64 => DType::I64,
-        other => other,
-    };
-    let input = Element::new(read_as, caps)?;
-    let (list, elements) = passes(View::of_input(&op.input.layout, &op.axes), Partials::Pairs, caps);
-    let launch = |pass: &Pass| {
-        let kernel = Kernel {
-            frame: Frame::of(pass),
-            function: op.function,
-            dtype,
-            input,
-            partial: pass.partial,
-            last: pass.last,
-        };
-        let target = if pass.last { op.output.layout.offset() } else { 0 };
-        launch(KernelKey::own(kernel), pass, 0, target, caps)
-    };
+    let input = Element::new(keys::read_as(dtype), caps)?;
     // A pair is a key and a position; WGSL pads the wide one to the key's alignment.
-    let pair_bytes = if input.dtype().size_bytes() == 8 { 16 } else { 8 };
-    Ok(Plan {
-        launches: list.iter().map(launch).collect::<Result<_>>()?,
-        scratch_bytes: elements.iter().map(|&n| n * pair_bytes).collect(),
+    let pairs = Partials::structs(if dtype.size_bytes() == 8 { 16 } else { 8 });
+    fold::plan(View::of_input(&op.input.layout, &op.axes), pairs, caps, |pass| {
+        let fold = Positions { function: op.function, dtype, input, last: pass.last };
+        pass.launch(fold, 0, pass.target_base(&op.output), caps)
     })
 }
 
-impl Kernel {
-    fn functions(&self) -> String {
-        let quad = self.frame.quad;
-        let (key, lowest) = match self.input.dtype().size_bytes() {
-            8 => ("i64", keys::I64_MIN),
-            _ => ("u32", "0u"),
-        };
-        let mut out = TEXT.fill("pairs", holes!(key));
-        out += &if quad { TEXT.fill("quad", holes!(key, lowest)) } else { TEXT.fill("one", holes!(key)) };
-        out += FOLD.get("absorb");
-        out += &TEXT.fill("identity", holes!(lowest));
-        out += &self.read();
-        let item = if self.last { "u32" } else { "Pair" };
-        out += &TEXT.fill("results", holes!(item));
-        let result = if self.last { "v.place" } else { "v" };
-        out + &match (self.frame.walk, quad) {
-            (Walk::Rows { .. }, _) => TEXT.fill("write row", holes!(result)),
-            (Walk::Columns { .. }, false) => TEXT.fill("write column", holes!(result)),
-            (Walk::Columns { .. }, true) => {
-                let of = |i: u32| match self.last {
-                    true => format!("v.place[{i}]"),
-                    false => format!("Pair(v.key[{i}], v.place[{i}])"),
-                };
-                let results: String = (0..4).map(|i| format!("    y[first + {i}u] = {};\n", of(i))).collect();
-                TEXT.fill("write columns", holes!(results))
-            }
+impl Fold for Positions {
+    fn text(&self, frame: &Frame) -> Text {
+        let source = if frame.partial { String::new() } else { frame.source(self.input) };
+        Text {
+            name: format!("{}_{}_{}", self.function.name(), frame.suffix(), self.dtype),
+            elements: vec![self.input],
+            bindings: vec![Access::Read, Access::ReadWrite],
+            state: self.state(frame),
+            read: self.read(frame),
+            finish: self.finish(frame),
+            body: source + frame.body(),
+            ..Text::default()
         }
     }
+}
 
-    /// `read_at`: elements become keys with their positions, pairs move by what this pass adds.
-    fn read(&self) -> String {
-        if self.partial {
+impl Positions {
+    fn state(&self, frame: &Frame) -> String {
+        let (key, lowest) = keys::key_type(self.dtype);
+        let mut out = TEXT.fill("pairs", holes!(key));
+        out += &if frame.quad { TEXT.fill("quad", holes!(key, lowest)) } else { TEXT.fill("one", holes!(key)) };
+        out += FOLD.get("absorb");
+        out + &TEXT.fill("identity", holes!(lowest))
+    }
+
+    /// Elements become keys with their positions; pairs move by what this pass adds.
+    fn read(&self, frame: &Frame) -> String {
+        if frame.partial {
             return TEXT.get("read pairs").to_owned();
         }
-        let turned = self.function == ArgReduceFn::ArgMin;
-        let quad = self.frame.quad;
-        let ty = if quad { self.input.vector() } else { self.input.scalar().to_owned() };
-        let load = if quad { "load4_x(at)" } else { "load_x(at)" };
         // The elements of a vector lie along the row, or in four columns at one position.
-        let places = match (quad, self.frame.walk) {
-            (true, Walk::Rows { .. }) => "Places(place) + Places(0u, 1u, 2u, 3u) * params.position",
-            _ => "Places(place)",
+        let places = match frame.quad && frame.walk.is_rows() {
+            true => "Places(place) + Places(0u, 1u, 2u, 3u) * params.position",
+            false => "Places(place)",
         };
-        keys::key_of(self.dtype, &ty, turned) + &TEXT.fill("read", holes!(load, places))
+        let is_turned = self.function == ArgReduceFn::ArgMin;
+        let key_of = keys::key_of(self.dtype, &frame.wide(self.input), is_turned);
+        key_of + &TEXT.fill("read", holes!(load = frame.load(), places))
+    }
+
+    fn finish(&self, frame: &Frame) -> String {
+        let write = |at: &str, v: &str| format!("y[{at}] = {v}");
+        if self.last {
+            let positions = TEXT.fill("results", holes!(item = "u32"));
+            return positions + &frame.stores(write, "v.place", |i| format!("v.place[{i}]"));
+        }
+        let pairs = TEXT.fill("results", holes!(item = "Pair"));
+        pairs + &frame.stores(write, "v", |i| format!("Pair(v.key[{i}], v.place[{i}])"))
     }
 }
 

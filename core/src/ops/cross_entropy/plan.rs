@@ -4,10 +4,10 @@
 //! Those are the graph that the operation is.
 
 use super::{CrossEntropy, OP};
-use crate::ops::reduce::plan::template::check_index;
 use crate::ops::softmax::plan::stats::{self, Ending, LOSS_WORDS, Losses};
 use crate::plan::{Caps, Plan, Slot};
 use crate::wgsl::element::Element;
+use crate::wgsl::index::check_index;
 use crate::{DType, Layout, Result, Scalar, Shape, collapse_together};
 
 pub(super) fn plan(op: &CrossEntropy, caps: &Caps) -> Result<Plan> {

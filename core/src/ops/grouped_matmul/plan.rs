@@ -12,8 +12,8 @@ use crate::ops::matmul::plan::epilogue::Places;
 use crate::ops::matmul::plan::rank::{self, Cut};
 use crate::ops::matmul::plan::tiled::{Gate, Load, Tiled};
 use crate::ops::matmul::plan::{TileGrid, combine, index, operand};
-use crate::ops::reduce::plan::template::check_index;
 use crate::plan::{Candidate, Caps, Plan, Slot};
+use crate::wgsl::index::check_index;
 
 /// Groups that every tile goes through by itself; of more a table is made first, which takes a launch.
 const MOST_LISTED: u64 = 256;

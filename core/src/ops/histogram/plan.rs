@@ -5,9 +5,9 @@ use crate::ops::{Histogram, Map};
 use crate::plan::looped;
 use crate::{DType, Expr, Operation, Program, Result, Scalar, TensorSpec};
 
-use crate::ops::reduce::plan::template::check_index;
 use crate::plan::{Access, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
+use crate::wgsl::index::check_index;
 use crate::wgsl::math;
 use crate::wgsl::params::uniform_of;
 use crate::wgsl::pieces::{Pieces, holes, pieces};

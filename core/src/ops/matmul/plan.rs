@@ -17,9 +17,9 @@ mod vector;
 use crate::ops::Matmul;
 use crate::{DType, Error, Layout, Operation, Result};
 
-use crate::ops::reduce::plan::template::check_index;
 use crate::plan::{Candidate, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source, share_scratch};
 use crate::wgsl::element::{Element, Form};
+use crate::wgsl::index::check_index;
 use combine::Combine;
 use coop::pack::Pack;
 use coop::range::{self, Range};
@@ -30,7 +30,6 @@ use epilogue::Places;
 use index::Index;
 use rank::Cut;
 use tiled::{Gate, Load, Operand, Target, Tile, Tiled};
-use vector::Vector;
 
 /// Specialisation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -46,7 +45,6 @@ enum Shape {
     Split(Split),
     Combine(Combine),
     Index(Index),
-    Vector(Vector),
 }
 
 impl KernelText for Kernel {
@@ -59,7 +57,6 @@ impl KernelText for Kernel {
             Shape::Split(kernel) => kernel.source(),
             Shape::Combine(kernel) => kernel.source(),
             Shape::Index(kernel) => kernel.source(),
-            Shape::Vector(kernel) => kernel.source(),
         }
     }
 
@@ -72,7 +69,6 @@ impl KernelText for Kernel {
             Shape::Split(kernel) => kernel.loop_rounds(params),
             Shape::Combine(kernel) => kernel.loop_rounds(params),
             Shape::Index(kernel) => kernel.loop_rounds(params),
-            Shape::Vector(kernel) => kernel.loop_rounds(params),
         }
     }
 }

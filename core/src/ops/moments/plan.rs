@@ -1,11 +1,12 @@
-//! Means and variances in one walk: the passes of a reduction over sets, each known by its count, its mean and the sum of its squared
-//! differences from the mean. The frame (loops, passes) is that of `reduce/`.
+//! Means and variances in one walk: folds of sets, each known by its count, its mean and the sum of its squared differences from the mean.
 
 use crate::ops::Moments;
-use crate::ops::reduce::plan::passes::{ITEMS, Partials, Pass, View, Walk, passes};
-use crate::ops::reduce::plan::template::{FOLD, Frame, check_index, launch};
-use crate::plan::{Access, Caps, KernelKey, KernelText, Plan, Slot, Source};
-use crate::wgsl::element::{self, Element, Form};
+use crate::ops::fold::frame::{FOLD, Frame};
+use crate::ops::fold::passes::ITEMS;
+use crate::ops::fold::{self, Fold, Partials, Text, View};
+use crate::plan::{Access, Caps, Plan, Slot};
+use crate::wgsl::element::Element;
+use crate::wgsl::index::check_index;
 use crate::wgsl::pieces::{Pieces, holes, pieces};
 use crate::{Operation, Result};
 
@@ -14,38 +15,15 @@ const TEXT: Pieces = pieces!("moments.wgsl");
 /// Threads of a workgroup where sets are of f64: four of them side by side take 96 bytes of workgroup memory, and WebGPU guarantees 16 KiB.
 const WIDE_THREADS: u32 = 128;
 
-/// Specialisation.
+/// Sets of elements, as one pass knows them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Kernel {
-    frame: Frame,
+pub(crate) struct Sets {
     /// As read.
     input: Element,
     /// What is computed and written: f32 or f64.
     accumulator: Element,
-    /// Reads sets of an earlier pass.
-    partial: bool,
     /// Writes means and variances, not sets.
     last: bool,
-}
-
-impl KernelText for Kernel {
-    fn source(&self) -> Source {
-        let form = if self.frame.quad { Form::Quad } else { Form::Scalar };
-        let mut wgsl = element::prelude(&[self.input, self.accumulator]);
-        wgsl += &self.frame.head(&["variance_base"]);
-        if !self.partial {
-            wgsl += &self.input.storage(1, "x", form, Access::Read);
-        }
-        wgsl += &self.functions();
-        wgsl += &if self.partial { self.frame.body().to_owned() } else { self.frame.body_of_items("absorb_elements") };
-        let mut bindings = vec![Access::Read, Access::ReadWrite];
-        bindings.extend(self.last.then_some(Access::ReadWrite));
-        Source { name: format!("moments_{}_{}", self.frame.suffix(), self.input.dtype()), wgsl, bindings }
-    }
-
-    fn loop_rounds(&self, params: &[u32]) -> u64 {
-        self.frame.loop_rounds(params)
-    }
 }
 
 pub(crate) fn plan(op: &Moments, caps: &Caps) -> Result<Plan> {
@@ -56,34 +34,50 @@ pub(crate) fn plan(op: &Moments, caps: &Caps) -> Result<Plan> {
     let bytes = accumulator.dtype().size_bytes();
     let most = if bytes == 8 { WIDE_THREADS } else { u32::MAX };
     let caps = &Caps { max_invocations: caps.max_invocations.min(most), ..caps.clone() };
-    let (list, sets) = passes(View::of_input(&op.input.layout, &op.axes), Partials::Sets, caps);
-    let launch = |pass: &Pass| {
-        let kernel = Kernel {
-            frame: Frame::of(pass),
-            input: if pass.partial { accumulator } else { input },
-            accumulator,
-            partial: pass.partial,
-            last: pass.last,
-        };
-        let (target, beside) = if pass.last { (op.mean, op.variance) } else { (op.input, op.input) };
-        let base = |at: u64| if pass.last { at } else { 0 };
-        let mut launch = launch(KernelKey::own(kernel), pass, 0, base(target.layout.offset()), caps)?;
-        launch.params.push(base(beside.layout.offset()) as u32);
+    // Folding sets takes a division.
+    let sets = Partials { width: 8, ..Partials::structs(3 * bytes) };
+    fold::plan(View::of_input(&op.input.layout, &op.axes), sets, caps, |pass| {
+        let fold = Sets { input: if pass.partial { accumulator } else { input }, accumulator, last: pass.last };
+        let mut launch = pass.launch(fold, 0, pass.target_base(&op.mean), caps)?;
+        launch.params.push(pass.target_base(&op.variance) as u32);
         launch.bindings.extend(pass.last.then_some(Slot::Output(1)));
         Ok(launch)
-    };
-    Ok(Plan {
-        launches: list.iter().map(launch).collect::<Result<_>>()?,
-        scratch_bytes: sets.iter().map(|&sets| 3 * bytes * sets).collect(),
     })
 }
 
-impl Kernel {
-    /// `Acc`, `Wide` and what the loops call.
-    fn functions(&self) -> String {
-        let (quad, rows) = (self.frame.quad, matches!(self.frame.walk, Walk::Rows { .. }));
-        let scalar = self.accumulator.scalar();
-        let values = if quad { self.accumulator.vector() } else { scalar.to_owned() };
+impl Fold for Sets {
+    fn text(&self, frame: &Frame) -> Text {
+        let mut bindings = vec![Access::Read, Access::ReadWrite];
+        bindings.extend(self.last.then_some(Access::ReadWrite));
+        let write_one = TEXT.get(if self.last { "results" } else { "sets" });
+        let lane = |i| format!("Acc(v.count, v.mean[{i}], v.squares[{i}])");
+        let (buffers, read, body) = match frame.partial {
+            true => (String::new(), FOLD.fill("states", holes!(state = "Acc")), frame.body().to_owned()),
+            false => {
+                let set = format!("Wide(Count(1), {}, Values())", frame.load());
+                let read = FOLD.fill("read", holes!(value = set));
+                // Elements become a set of their own, as many as a thread loads at a time.
+                (frame.source(self.input), read, frame.body_of_items("absorb_elements"))
+            }
+        };
+        Text {
+            name: format!("moments_{}_{}", frame.suffix(), self.input.dtype()),
+            elements: vec![self.input, self.accumulator],
+            members: vec!["variance_base".to_owned()],
+            bindings,
+            buffers,
+            state: self.state(frame),
+            read,
+            finish: write_one.to_owned() + &frame.writes(|index, v| format!("write_one({index}, {v})"), "v", lane),
+            body,
+        }
+    }
+}
+
+impl Sets {
+    fn state(&self, frame: &Frame) -> String {
+        let (quad, rows) = (frame.quad, frame.walk.is_rows());
+        let (scalar, values) = (self.accumulator.scalar(), frame.wide(self.accumulator));
         // Four columns have as many elements each; of a row's end four lanes have not.
         let count = if quad && rows { &values } else { scalar };
         let wide = match quad {
@@ -97,25 +91,15 @@ impl Kernel {
             out += &TEXT.fill("combine", holes!(function = "combine", set = "Acc", count = "Scalar"));
         }
         out += FOLD.get("absorb");
-        if !self.partial {
+        if !frame.partial {
             out += TEXT.get("absorb elements");
         }
         out += TEXT.get("identity");
-        if rows {
-            out += if quad { TEXT.get("quad of row") } else { FOLD.get("one") };
+        out + match (rows, quad) {
+            (true, true) => TEXT.get("quad of row"),
+            (true, false) => FOLD.get("one"),
+            (false, _) => "",
         }
-        if self.partial {
-            out += TEXT.get("read sets");
-        } else {
-            let load = if quad { "load4_x(at)" } else { "load_x(at)" };
-            out += &FOLD.fill("read", holes!(value = format!("Wide(Count(1), {load}, Values())")));
-        }
-        out += TEXT.get(if self.last { "results" } else { "sets" });
-        out + TEXT.get(match (rows, quad) {
-            (true, _) => "write row",
-            (false, false) => "write column",
-            (false, true) => "write columns",
-        })
     }
 }
 

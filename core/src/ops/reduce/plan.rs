@@ -1,64 +1,36 @@
-//! Reductions: what folding means for each function and dtype, around the passes of `reduce/passes.rs`.
+//! Reductions: what folding means for each function and dtype.
 //!
 //! Extrema of floats fold u32 (i64 for f64) keys that order as the floats do, with NaN beyond every number, so nothing
 //! depends on what a shader compiler assumes of NaN and of the signs of zeros. Sums of 8- and 16-bit floats accumulate in f32,
 //! integers wrap. Results narrower than a word are stored by atomics. Not here: over no elements, a map fills the output.
 
-pub(crate) mod passes;
-pub(crate) mod template;
-
 use crate::ops::{Map, Reduce};
 use crate::{DType, Expr, Operation, Program, ReduceFn, Result, Scalar};
 
-use crate::plan::{Access, Caps, KernelKey, KernelText, Plan, Source};
-use crate::wgsl::element::{self, Element, Form};
-use crate::wgsl::keys::I64_MIN;
+use crate::ops::fold::frame::{FOLD, Frame};
+use crate::ops::fold::{self, Fold, Partials, Text, View};
+use crate::plan::{Access, Caps, Plan};
+use crate::wgsl::element::{Element, Form};
+use crate::wgsl::index::check_index;
+use crate::wgsl::keys::{self, I64_MIN};
 use crate::wgsl::pieces::{Pieces, holes, pieces};
-use passes::{Partials, Pass, View, Walk, passes};
-use template::{FOLD, Frame, check_index, launch};
 
 const TEXT: Pieces = pieces!("reduce.wgsl");
 
-/// Specialisation.
+/// A reduction, as one pass of it knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Kernel {
-    frame: Frame,
+pub(crate) struct Reduction {
     function: ReduceFn,
     /// As read: extrema of f32 and f64 are read as bits.
     input: Element,
     accumulator: Element,
     output: Element,
-    /// Reads results of an earlier pass.
-    partial: bool,
     /// Writes the op's output.
     last: bool,
     /// The output starts between two quads (64-bit types only).
     spread: bool,
     /// The op's input is a float, which `input` does not say where bits are read.
     float: bool,
-}
-
-impl KernelText for Kernel {
-    fn source(&self) -> Source {
-        let columns = matches!(self.frame.walk, Walk::Columns { .. });
-        let (quad_in, quad_out) = (self.frame.quad, columns && self.frame.quad && !self.spread);
-        let form = |quad| if quad { Form::Quad } else { Form::Scalar };
-        let mut wgsl = element::prelude(&[self.input, self.accumulator, self.output]);
-        wgsl += &self.frame.head(&[]);
-        wgsl += &self.input.storage(1, "x", form(quad_in), Access::Read);
-        wgsl += &self.output.storage(2, "y", form(quad_out), Access::ReadWrite);
-        wgsl += &self.functions();
-        wgsl += self.frame.body();
-        Source {
-            name: format!("reduce_{}_{}_{}", self.frame.suffix(), self.function.name(), self.input.dtype()),
-            wgsl,
-            bindings: vec![Access::Read, Access::ReadWrite],
-        }
-    }
-
-    fn loop_rounds(&self, params: &[u32]) -> u64 {
-        self.frame.loop_rounds(params)
-    }
 }
 
 pub(crate) fn plan(op: &Reduce, caps: &Caps) -> Result<Plan> {
@@ -76,30 +48,80 @@ pub(crate) fn plan(op: &Reduce, caps: &Caps) -> Result<Plan> {
         ReduceFn::AbsMax | ReduceFn::Max | ReduceFn::Min => output.kept(),
         ReduceFn::All | ReduceFn::Any | ReduceFn::Mean | ReduceFn::Prod | ReduceFn::Sum => output,
     };
-    let (list, elements) = passes(View::of_input(&op.input.layout, &op.axes), Partials::Elements, caps);
-    let launch = |pass: &Pass| {
-        let columns = matches!(pass.walk, Walk::Columns { .. });
-        let offset = if pass.last { op.output.layout.offset() } else { 0 };
-        let spread = columns && pass.quad && !offset.is_multiple_of(4);
-        let kernel = Kernel {
-            frame: Frame::of(pass),
+    let (view, partials) = (View::of_input(&op.input.layout, &op.axes), Partials::elements(accumulator.dtype()));
+    fold::plan(view, partials, caps, |pass| {
+        let in_quads = pass.quad && !pass.walk.is_rows();
+        let base = pass.target_base(&op.output);
+        let spread = in_quads && !base.is_multiple_of(4);
+        let fold = Reduction {
             function: op.function,
             input: if pass.partial { accumulator } else { input },
             accumulator,
             output: if pass.last { output } else { accumulator },
-            partial: pass.partial,
             last: pass.last,
             spread,
             float: op.input.dtype.is_float(),
         };
-        let in_quads = columns && pass.quad && !spread;
-        let target = if in_quads { offset / 4 } else { offset };
-        launch(KernelKey::own(kernel), pass, op.count(), target, caps)
-    };
-    Ok(Plan {
-        launches: list.iter().map(launch).collect::<Result<_>>()?,
-        scratch_bytes: elements.iter().map(|&n| n * accumulator.dtype().size_bytes()).collect(),
+        pass.launch(fold, op.count(), if in_quads && !spread { base / 4 } else { base }, caps)
     })
+}
+
+impl Fold for Reduction {
+    fn text(&self, frame: &Frame) -> Text {
+        let form = if self.spread || frame.walk.is_rows() { Form::Scalar } else { frame.form() };
+        Text {
+            name: format!("reduce_{}_{}_{}", frame.suffix(), self.function.name(), self.input.dtype()),
+            elements: vec![self.input, self.accumulator, self.output],
+            bindings: vec![Access::Read, Access::ReadWrite],
+            buffers: frame.source(self.input) + &self.output.storage(2, "y", form, Access::ReadWrite),
+            state: self.state(frame),
+            read: self.read(frame),
+            finish: self.finish(frame),
+            body: frame.body().to_owned(),
+            ..Text::default()
+        }
+    }
+}
+
+impl Reduction {
+    fn state(&self, frame: &Frame) -> String {
+        let (acc, wide) = (self.accumulator.scalar(), frame.wide(self.accumulator));
+        let combined = match self.function {
+            ReduceFn::All => "a & b",
+            ReduceFn::Any => "a | b",
+            ReduceFn::AbsMax | ReduceFn::Max => "max(a, b)",
+            ReduceFn::Min => "min(a, b)",
+            ReduceFn::Prod => "a * b",
+            ReduceFn::Mean | ReduceFn::Sum => "a + b",
+        };
+        let identity = identity(self.function, self.accumulator.dtype());
+        let text = TEXT.fill("combine", holes!(acc, wide, identity, combined)) + FOLD.get("absorb");
+        text + if frame.quad { TEXT.get("quad") } else { FOLD.get("one") }
+    }
+
+    fn read(&self, frame: &Frame) -> String {
+        if frame.partial {
+            return FOLD.fill("read", holes!(value = frame.load()));
+        }
+        let mut out = String::new();
+        let value = self.lift(frame, &mut out);
+        out + &FOLD.fill("read", holes!(value))
+    }
+
+    /// Results leave as scalars (rows) or as wide as they were read (columns).
+    fn finish(&self, frame: &Frame) -> String {
+        let wide = frame.quad && !frame.walk.is_rows();
+        let (ty, name) = if frame.walk.is_rows() { ("Acc", "write_at") } else { ("Wide", "write_wide") };
+        let (mut out, mut value) = (String::new(), "v".to_owned());
+        if self.last {
+            let v = if wide { self.accumulator.vector() } else { self.accumulator.scalar().to_owned() };
+            value = self.result(&mut out, &v);
+        }
+        if wide && self.spread {
+            return out + &TEXT.fill("write spread", holes!(name, ty, value));
+        }
+        out + &TEXT.fill("write one", holes!(name, ty, store = if wide { "store4_y" } else { "store_y" }, value))
+    }
 }
 
 /// Over no elements every result is the same constant.
@@ -134,48 +156,17 @@ fn accumulator(function: ReduceFn, dtype: DType) -> DType {
 
 /// Where the bits of a float matter, word-sized floats are read and written as integers.
 fn as_bits(function: ReduceFn, dtype: DType) -> DType {
-    match (function, dtype) {
-        (ReduceFn::Mean | ReduceFn::Prod | ReduceFn::Sum, _) => dtype,
-        (ReduceFn::All | ReduceFn::Any | ReduceFn::AbsMax | ReduceFn::Max | ReduceFn::Min, DType::F32) => DType::U32,
-        (ReduceFn::AbsMax | ReduceFn::Max | ReduceFn::Min, DType::F64) => DType::I64,
-        _ => dtype,
+    match function {
+        ReduceFn::Mean | ReduceFn::Prod | ReduceFn::Sum => dtype,
+        ReduceFn::All | ReduceFn::Any if dtype == DType::F64 => dtype,
+        ReduceFn::All | ReduceFn::Any | ReduceFn::AbsMax | ReduceFn::Max | ReduceFn::Min => keys::read_as(dtype),
     }
 }
 
-impl Kernel {
-    /// `combine`, `read_at`, `write_at` and the rest that the loops call.
-    fn functions(&self) -> String {
-        let (acc, quad) = (self.accumulator.scalar(), self.frame.quad);
-        let wide = if quad { self.accumulator.vector() } else { acc.to_owned() };
-        let combined = match self.function {
-            ReduceFn::All => "a & b",
-            ReduceFn::Any => "a | b",
-            ReduceFn::AbsMax | ReduceFn::Max => "max(a, b)",
-            ReduceFn::Min => "min(a, b)",
-            ReduceFn::Prod => "a * b",
-            ReduceFn::Mean | ReduceFn::Sum => "a + b",
-        };
-        let identity = identity(self.function, self.accumulator.dtype());
-        let mut out = TEXT.fill("combine", holes!(acc, wide, identity, combined));
-        out += FOLD.get("absorb");
-        out += if quad { TEXT.get("quad") } else { FOLD.get("one") };
-        let load = if quad { "load4_x(at)" } else { "load_x(at)" };
-        let value = if self.partial { load.to_owned() } else { self.lift(&mut out, &wide, load) };
-        out += &FOLD.fill("read", holes!(value));
-        // Results leave as scalars (rows) or as wide as they were read (columns).
-        let rows = matches!(self.frame.walk, Walk::Rows { .. });
-        let (ty, name) = if rows { ("Acc", "write_at") } else { ("Wide", "write_wide") };
-        let value = if self.last { self.finish(&mut out, if rows { acc } else { &wide }) } else { "v".to_owned() };
-        let is_one = rows || !quad;
-        if !is_one && self.spread {
-            return out + &TEXT.fill("write spread", holes!(name, ty, value));
-        }
-        out + &TEXT.fill("write one", holes!(name, ty, store = if is_one { "store_y" } else { "store4_y" }, value))
-    }
-
+impl Reduction {
     /// An element as an accumulator: the expression, with the functions it needs written to `out`.
-    fn lift(&self, out: &mut String, wide: &str, load: &str) -> String {
-        let dtype = self.input.dtype();
+    fn lift(&self, frame: &Frame, out: &mut String) -> String {
+        let (dtype, load) = (self.input.dtype(), frame.load());
         match self.function {
             ReduceFn::All | ReduceFn::Any => {
                 let set = match dtype {
@@ -190,10 +181,10 @@ impl Kernel {
                     DType::I8 | DType::I16 | DType::I32 => "x != X(0i)",
                     _ => "x != X(0u)",
                 };
-                let x = if self.frame.quad { self.input.vector() } else { self.input.scalar().to_owned() };
+                let (x, wide) = (frame.wide(self.input), frame.wide(self.accumulator));
                 let set = set.replace("V(", &format!("{wide}(")).replace("<V>", &format!("<{wide}>"));
                 let set = set.replace("X(", &format!("{x}("));
-                let of_truth = if self.frame.quad { "vec4<bool>" } else { "bool" };
+                let of_truth = if frame.quad { "vec4<bool>" } else { "bool" };
                 *out += &TEXT.fill("lift truth", holes!(x, of_truth, set));
                 format!("lift({load})")
             }
@@ -227,7 +218,7 @@ impl Kernel {
     }
 
     /// An accumulator `v` of type `ty` as the output is stored.
-    fn finish(&self, out: &mut String, ty: &str) -> String {
+    fn result(&self, out: &mut String, ty: &str) -> String {
         let wide = ty.starts_with("vec4");
         let typed = |scalar: &str| if wide { format!("vec4<{scalar}>") } else { scalar.to_owned() };
         match self.function {
@@ -257,30 +248,24 @@ impl Kernel {
 const I64_MAX: &str = "9223372036854775807li";
 
 /// The value that changes nothing.
-fn identity(function: ReduceFn, accumulator: DType) -> &'static str {
+fn identity(function: ReduceFn, accumulator: DType) -> String {
+    let suffix = match accumulator {
+        DType::F32 => ".0",
+        DType::F64 => ".0lf",
+        DType::I32 => "i",
+        DType::I64 => "li",
+        DType::U64 => "lu",
+        _ => "u",
+    };
     match (function, accumulator) {
-        (ReduceFn::All, _) => "1u",
-        (ReduceFn::Any, _) => "0u",
-        (ReduceFn::Max, DType::I32) => "-2147483647i - 1i",
-        (ReduceFn::Max, DType::I64) => I64_MIN,
-        (ReduceFn::Max, DType::U64) => "0lu",
-        (ReduceFn::Max, _) => "0u",
-        (ReduceFn::Min, DType::I32) => "2147483647i",
-        (ReduceFn::Min, DType::I64) => I64_MAX,
-        (ReduceFn::Min, DType::U64) => "0xfffffffffffffffflu",
-        (ReduceFn::Min, _) => "0xffffffffu",
-        (ReduceFn::Prod, DType::F32) => "1.0",
-        (ReduceFn::Prod, DType::F64) => "1.0lf",
-        (ReduceFn::Prod, DType::I32) => "1i",
-        (ReduceFn::Prod, DType::I64) => "1li",
-        (ReduceFn::Prod, DType::U64) => "1lu",
-        (ReduceFn::Prod, _) => "1u",
-        (_, DType::F32) => "0.0",
-        (_, DType::F64) => "0.0lf",
-        (_, DType::I32) => "0i",
-        (_, DType::I64) => "0li",
-        (_, DType::U64) => "0lu",
-        _ => "0u",
+        (ReduceFn::All | ReduceFn::Prod, _) => format!("1{suffix}"),
+        (ReduceFn::Max, DType::I32) => "-2147483647i - 1i".to_owned(),
+        (ReduceFn::Max, DType::I64) => I64_MIN.to_owned(),
+        (ReduceFn::Min, DType::I32) => "2147483647i".to_owned(),
+        (ReduceFn::Min, DType::I64) => I64_MAX.to_owned(),
+        (ReduceFn::Min, DType::U64) => "0xfffffffffffffffflu".to_owned(),
+        (ReduceFn::Min, _) => "0xffffffffu".to_owned(),
+        _ => format!("0{suffix}"),
     }
 }
 

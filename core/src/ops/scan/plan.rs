@@ -9,10 +9,13 @@ use crate::ops::{Scan, ScanDirection, ScanFn, ScanStart};
 use crate::plan::looped;
 use crate::{DType, Operation, Result};
 
-use crate::ops::reduce::plan::template::check_index;
+use crate::ops::fold::passes::{ENOUGH_GROUPS, lanes_for};
 use crate::plan::{Access, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source};
 use crate::wgsl::element::{self, Element};
+use crate::wgsl::index::{check_index, in_quads, in_vectors};
+use crate::wgsl::keys;
 use crate::wgsl::math;
+use crate::wgsl::params::axis_words;
 
 #[path = "plan/text.rs"]
 mod text;
@@ -23,8 +26,6 @@ const THREADS: u32 = 256;
 const STRIPS: u32 = 4;
 /// Rows that a thread loads at once as it walks down a column.
 const DEPTH: u32 = 4;
-/// Workgroups that fill any device several times over.
-const ENOUGH_GROUPS: u64 = 1056;
 /// Threads that do, where each walks for itself.
 const ENOUGH_THREADS: u64 = 1 << 17;
 /// Rows of a column's slab, no fewer; and slabs, no more: one thread scans their folds.
@@ -91,14 +92,10 @@ impl KernelText for Kernel {
         };
         body += loops;
         let name = format!("{}_{walk}_{}_{}", self.function.name(), self.step_name(), self.dtype);
-        let count = match self.step {
-            Step::Whole => [1, 1],
-            Step::Folds | Step::Carries => [1, 1],
-            Step::Slabs => [2, 1],
-        };
+        let sources = if self.step == Step::Slabs { 2 } else { 1 };
         let indices = usize::from(self.function.chooses() && self.gives_results());
-        let mut bindings = vec![Access::Read; count[0]];
-        bindings.extend(vec![Access::ReadWrite; count[1] + indices]);
+        let mut bindings = vec![Access::Read; sources];
+        bindings.extend(vec![Access::ReadWrite; 1 + indices]);
         let elements = [self.input, self.output];
         Source { name, wgsl: element::prelude(&elements) + &math::library(&body) + &body, bindings }
     }
@@ -131,6 +128,11 @@ impl Lines {
     fn number(&self) -> u64 {
         self.dims.iter().product()
     }
+
+    /// Extents and strides, innermost first.
+    fn axes(&self) -> impl Iterator<Item = (u64, i64)> + Clone + '_ {
+        self.dims.iter().copied().zip(self.strides.iter().copied()).rev()
+    }
 }
 
 pub(crate) fn plan(op: &Scan, caps: &Caps) -> Result<Plan> {
@@ -142,23 +144,18 @@ pub(crate) fn plan(op: &Scan, caps: &Caps) -> Result<Plan> {
     caps.require(op.input.dtype)?;
     let lines = Lines::new(op)?;
     let inner: u64 = op.output.layout.dims()[op.axis + 1..].iter().product();
-    let bits = |dtype| match dtype {
-        DType::F32 if op.function.chooses() => DType::U32,
-        DType::F64 if op.function.chooses() => DType::I64,
-        other => other,
-    };
+    let bits = |dtype| if op.function.chooses() { keys::read_as(dtype) } else { dtype };
     let (input, output) = (Element::new(bits(op.input.dtype), caps)?, Element::new(bits(op.output.dtype), caps)?);
     let threads = 1 << THREADS.min(caps.max_invocations).ilog2();
     let targets = [Some(op.output), op.index].into_iter().flatten();
-    let aligned = |outer: &[i64]| outer.iter().all(|stride| stride % 4 == 0) && lines.base.is_multiple_of(4);
-    let quad = targets.clone().all(|spec| spec.layout.offset().is_multiple_of(4))
-        && if inner == 1 {
-            lines.stride == 1 && lines.count.is_multiple_of(4) && aligned(&lines.strides)
-        } else {
-            let innermost = lines.dims.len() - 1;
-            let is_dense = lines.strides[innermost] == 1 && lines.dims[innermost].is_multiple_of(4);
-            is_dense && inner.is_multiple_of(4) && aligned(&lines.strides[..innermost]) && lines.stride % 4 == 0
-        };
+    let bases = targets.map(|spec| spec.layout.offset()).chain([lines.base]);
+    let strides = lines.axes().map(|(_, stride)| stride);
+    let quad = match lines.axes().next() {
+        Some(near) if inner > 1 => {
+            inner.is_multiple_of(4) && in_quads(near, bases, strides.skip(1).chain([lines.stride]))
+        }
+        _ => in_quads((lines.count, lines.stride), bases, strides),
+    };
     let kernel = Kernel {
         walk: Walk::Columns,
         step: Step::Whole,
@@ -210,8 +207,8 @@ struct Words {
     i_base: u64,
     inner: u64,
     count: u64,
-    dims: Vec<u64>,
-    strides: Vec<i64>,
+    /// Extents and strides, innermost first.
+    axes: Vec<(u64, i64)>,
 }
 
 impl Words {
@@ -229,11 +226,10 @@ impl Words {
         self.y = [offset(op.output), turn(stride as i64), self.units * stride];
         self.i_base = op.index.map_or(0, offset);
         (self.inner, self.count) = (stride, lines.count);
-        let innermost = lines.dims.len().wrapping_sub(1);
-        let is_vector = |axis: usize| !is_row && axis == innermost;
-        self.dims = lines.dims.iter().enumerate().map(|(a, &d)| if is_vector(a) { d / width } else { d }).collect();
-        let strides = lines.strides.iter().enumerate();
-        self.strides = strides.map(|(a, &s)| if is_vector(a) { s } else { s / width as i64 }).collect();
+        self.axes = match is_row {
+            true => lines.axes().map(|(extent, stride)| (extent, stride / width as i64)).collect(),
+            false => in_vectors(width, lines.axes()).collect(),
+        };
     }
 
     /// Of folds, dense: [lines, slabs], or [slabs, lines] of columns.
@@ -248,8 +244,7 @@ impl Words {
             y: [0, step, if is_row { slabs } else { 0 }],
             inner: lines,
             count: slabs,
-            dims: vec![lines],
-            strides: vec![line as i64],
+            axes: vec![(lines, line as i64)],
             ..Words::default()
         }
     }
@@ -319,8 +314,7 @@ impl Cut {
             .map(|word| word as u32)
             .chain(special)
             .collect();
-        params.extend(words.dims.iter().rev().map(|&dim| dim as u32));
-        params.extend(words.strides.iter().rev().map(|&stride| stride as u32));
+        params.extend(axis_words(words.axes.iter().copied()));
         Ok(Launch { kernel: KernelKey::own(kernel), grid: caps.fold_grid(groups)?, bindings, params })
     }
 }
@@ -346,13 +340,12 @@ impl Kernel {
         if pairs { 2 * each } else { each }
     }
 
-    /// How many threads share a row of `units` vectors: a power of four, so that few kernels serve rows of every length.
+    /// How many threads share a row of `units` vectors.
     fn row_walk(&self, units: u64, caps: &Caps) -> Walk {
         let shared = |strips: u32| u64::from((strips + 2) * self.threads) * self.accumulator_bytes();
         let strips = if shared(STRIPS) <= u64::from(caps.max_workgroup_bytes) { STRIPS } else { 1 };
-        let lanes = units.div_ceil(strips.into()).next_power_of_two();
-        let lanes = if lanes.trailing_zeros().is_multiple_of(2) { lanes } else { 2 * lanes };
-        Walk::Rows { lanes: lanes.min(self.threads.into()) as u32, strips }
+        let lanes = lanes_for(units.div_ceil(strips.into())).min(self.threads.into());
+        Walk::Rows { lanes: lanes as u32, strips }
     }
 
     /// The most rounds for slabs of this length.

@@ -8,10 +8,10 @@ use crate::plan::{KernelText, looped, share_scratch};
 use crate::{Operation, Result};
 
 use crate::ops::elements::{named, words};
-use crate::ops::reduce::plan::template::{check_index, decode};
 use crate::ops::sort::plan::{self as sort, Pairs};
 use crate::plan::{Access, Caps, KernelKey, Launch, Plan, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
+use crate::wgsl::index::{check_index, decode};
 use crate::wgsl::math;
 use crate::wgsl::params::{axis_names, uniform};
 use crate::wgsl::pieces::{Pieces, holes, pieces};

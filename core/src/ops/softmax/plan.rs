@@ -10,10 +10,11 @@ use crate::ops::{Softmax, SoftmaxFn};
 use crate::plan::looped;
 use crate::{DType, Layout, Operation, Result};
 
-use crate::ops::reduce::plan::passes::{MOST_FOLDED, View};
-use crate::ops::reduce::plan::template::{check_index, decode};
+use crate::ops::fold::View;
+use crate::ops::fold::passes::MOST_FOLDED;
 use crate::plan::{Access, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
+use crate::wgsl::index::{check_index, decode, in_quads, in_vectors};
 use crate::wgsl::math;
 use crate::wgsl::params::{Words, axis_members, axis_words, params, uniform_of};
 use crate::wgsl::pieces::{Pieces, holes, pieces};
@@ -55,15 +56,14 @@ pub struct Kernel {
 
 impl KernelText for Kernel {
     fn source(&self) -> Source {
-        let (step, body, bindings) = match self.step {
-            Step::Held { .. } => ("held", self.held(), vec![Access::Read, Access::ReadWrite]),
-            Step::Apply { quad, axes } => {
-                ("apply", self.apply(quad, axes, false), vec![Access::Read, Access::Read, Access::ReadWrite])
-            }
-            Step::ApplyColumns { quad, axes } => {
-                ("apply_columns", self.apply(quad, axes, true), vec![Access::Read, Access::Read, Access::ReadWrite])
+        let (step, body, sources) = match self.step {
+            Step::Held { .. } => ("held", self.held(), 1),
+            Step::Apply { quad, axes, columns } => {
+                (if columns { "apply_columns" } else { "apply" }, self.apply(quad, axes, columns), 2)
             }
         };
+        let mut bindings = vec![Access::Read; sources];
+        bindings.push(Access::ReadWrite);
         let name = format!("{}_{step}_{}", self.function.name(), self.element.dtype());
         let wgsl = element::prelude(&[self.element]) + &math::library(&body) + &body;
         Source { name, wgsl, bindings }
@@ -74,8 +74,7 @@ impl KernelText for Kernel {
             // Loads, exponentials and stores. Then two folds: in each a thread folds at most FAN values, and after that
             // at most as many heads.
             Step::Held { items, .. } => 3 * looped((*items).into(), 0) + 4 * looped(MOST_FOLDED, 0),
-            Step::Apply { .. } => 2 * looped(APPLY_ITEMS.into(), 0),
-            Step::ApplyColumns { .. } => 2 * looped(COLUMN_ITEMS.into(), 0),
+            Step::Apply { columns, .. } => 2 * looped((if *columns { COLUMN_ITEMS } else { APPLY_ITEMS }).into(), 0),
         }
     }
 }
@@ -84,27 +83,20 @@ impl KernelText for Kernel {
 enum Step {
     /// Keeps a row in registers from start to end.
     Held { quad: bool, lanes: u32, items: u32, threads: u32, full: bool, axes: u8 },
-    /// Makes the result from maximum and sum, along the last axis.
-    Apply { quad: bool, axes: u8 },
-    /// The same along any other axis.
-    ApplyColumns { quad: bool, axes: u8 },
+    /// Makes the result from maximum and sum: along the last axis, or along another, which is `columns`.
+    Apply { quad: bool, axes: u8, columns: bool },
 }
 
 pub(crate) fn plan(op: &Softmax, caps: &Caps) -> Result<Plan> {
-    check_index(op.name(), &op.input)?;
+    let element = stats::element_of(op.name(), &op.input, caps)?;
     check_index(op.name(), &op.output)?;
-    if op.input.dtype == DType::F64 {
-        // Keys are 64-bit integers.
-        caps.require(DType::F64)?;
-        caps.require(DType::I64)?;
+    let inner: u64 = op.input.layout.dims()[op.axis + 1..].iter().product();
+    if inner == 1
+        && let Some(launch) = held(op, element, caps)?
+    {
+        return Ok(Plan { launches: vec![launch], scratch_bytes: Vec::new() });
     }
-    let element = Element::new(op.input.dtype, caps)?;
-    let dims = op.input.layout.dims();
-    let inner: u64 = dims[op.axis + 1..].iter().product();
-    match held(op, element, caps)? {
-        Some(launch) if inner == 1 => Ok(Plan { launches: vec![launch], scratch_bytes: Vec::new() }),
-        _ => by_stats(op, element, inner, caps),
-    }
+    by_stats(op, element, inner, caps)
 }
 
 /// The one-launch plan, when the axis is the last and a workgroup's registers hold a row.
@@ -114,11 +106,7 @@ fn held(op: &Softmax, element: Element, caps: &Caps) -> Result<Option<Launch>> {
     let outer = View::of_input(layout, &[op.axis]);
     let axes: Vec<_> = outer.axes.iter().filter(|axis| axis.kept).copied().collect();
     let target = op.output.layout.offset();
-    let quad = (stride == 1 || count == 1)
-        && count.is_multiple_of(4)
-        && outer.base.is_multiple_of(4)
-        && target.is_multiple_of(4)
-        && axes.iter().all(|axis| axis.stride % 4 == 0);
+    let quad = in_quads((count, stride), [outer.base, target], axes.iter().map(|axis| axis.stride));
     let width = if quad { 4 } else { 1 };
     let units = count / width;
     let most = u64::from(MOST_LANES.min(caps.max_invocations));
@@ -168,24 +156,19 @@ fn apply(op: &Softmax, element: Element, inner: u64, states: Slot, caps: &Caps) 
     let target = op.output.layout.offset();
     let count = op.input.layout.dims()[op.axis];
     let (dims, strides) = (flat.dims(), flat.strides());
-    let last = dims.len().wrapping_sub(1);
-    let outer_aligned = |n: usize| strides[..n].iter().all(|stride| stride % 4 == 0);
-    let quad = dims.last().is_some_and(|&d| d.is_multiple_of(4))
-        && strides[last] == 1
-        && outer_aligned(last)
-        && flat.offset().is_multiple_of(4)
-        && target.is_multiple_of(4)
-        && if inner == 1 { count.is_multiple_of(4) } else { inner.is_multiple_of(4) };
+    let axes = dims.iter().copied().zip(strides.iter().copied()).rev();
+    // Axes may have been merged with those that a vector must not cross.
+    let along = if inner == 1 { count } else { inner };
+    let quad = along.is_multiple_of(4)
+        && axes.clone().next().is_some_and(|near| {
+            in_quads(near, [flat.offset(), target], axes.clone().skip(1).map(|(_, stride)| stride))
+        });
     let width = if quad { 4 } else { 1 };
-    let axes = dims.len() as u8;
-    let (step, units, strips) = if inner == 1 {
-        (Step::Apply { quad, axes }, op.input.layout.elements() / width, 0)
-    } else {
-        let strips = count.div_ceil(COLUMN_ITEMS.into());
-        let outer = op.input.layout.elements() / (count * inner).max(1);
-        (Step::ApplyColumns { quad, axes }, outer * strips * (inner / width), strips)
-    };
-    let threads = if inner == 1 { units.div_ceil(APPLY_ITEMS.into()) } else { units };
+    let columns = inner != 1;
+    let strips = if columns { count.div_ceil(COLUMN_ITEMS.into()) } else { 0 };
+    let elements = op.input.layout.elements();
+    let units = if columns { elements / (count * inner).max(1) * strips * (inner / width) } else { elements / width };
+    let threads = if columns { units } else { units.div_ceil(APPLY_ITEMS.into()) };
     let words = ApplyWords {
         units: units as u32,
         count: count as u32,
@@ -195,12 +178,13 @@ fn apply(op: &Softmax, element: Element, inner: u64, states: Slot, caps: &Caps) 
     };
     let mut params = words.words();
     params.extend(EndWords::of(target / width).words());
-    // Vectors lie along the innermost axis; its elements are neighbours wherever there are vectors.
-    params.extend(axis_words(dims.iter().zip(strides).rev().enumerate().map(|(i, (&extent, &stride))| {
-        if i == 0 { (extent / width, stride) } else { (extent, stride / width as i64) }
-    })));
+    params.extend(axis_words(in_vectors(width, axes)));
     Ok(Launch {
-        kernel: KernelKey::own(Kernel { step, function: op.function, element }),
+        kernel: KernelKey::own(Kernel {
+            step: Step::Apply { quad, axes: dims.len() as u8, columns },
+            function: op.function,
+            element,
+        }),
         grid: caps.fold_grid(threads.div_ceil(APPLY_THREADS.into()))?,
         bindings: vec![Slot::Input(0), states, Slot::Output(0)],
         params,

@@ -14,9 +14,10 @@ use crate::ops::{Scan, ScanFn, ScanOptions, ScanStart, Sort, SortOrder};
 use crate::plan::looped;
 use crate::{DType, Layout, Operation, Result, Shape, TensorSpec};
 
-use crate::ops::reduce::plan::template::check_index;
+use crate::ops::fold::passes::ENOUGH_GROUPS;
 use crate::plan::{Caps, KernelKey, KernelText, Launch, Plan, Slot, Source};
 use crate::wgsl::element::Element;
+use crate::wgsl::index::check_index;
 
 #[path = "plan/text.rs"]
 mod text;
@@ -31,8 +32,6 @@ const MOST_MERGED: u64 = 16 * TILE;
 const MOST_FIRST: u64 = TILE / 4;
 /// Elements that a thread has under way as it walks a chunk.
 const LOADS: u64 = 2;
-/// Workgroups that fill any device, each with a chunk.
-const ENOUGH_GROUPS: u64 = 1056;
 /// What a digit may be.
 const DIGITS: u64 = 256;
 /// Bits of a digit.

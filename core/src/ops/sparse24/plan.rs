@@ -8,9 +8,9 @@ use crate::ops::{Compress24, Decompress24, Part24, SparseMatmul};
 use crate::{DType, Operation, Result};
 
 use crate::ops::matmul::plan as matmul;
-use crate::ops::reduce::plan::template::check_index;
 use crate::plan::{Access, Candidate, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source, looped};
 use crate::wgsl::element::{self, Element, Form};
+use crate::wgsl::index::check_index;
 use crate::wgsl::pieces::{Pieces, holes, pieces};
 
 const TEXT: Pieces = pieces!("sparse24.wgsl");

@@ -15,9 +15,9 @@ use crate::ops::{Extent, RowProgram};
 use crate::plan::looped;
 use crate::{DType, Layout, Operation, Result, Scalar, Shape, Step, StepSet, TensorSpec, collapse_together};
 
-use crate::ops::reduce::plan::template::check_index;
 use crate::plan::{Caps, KernelKey, KernelText, Launch, Plan, Slot, Source};
 use crate::wgsl::element::{Element, Form};
+use crate::wgsl::index::check_index;
 use crate::wgsl::math;
 use crate::wgsl::rounds::of_step;
 

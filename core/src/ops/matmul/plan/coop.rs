@@ -38,10 +38,10 @@ use stage::Side;
 
 use super::epilogue::Epilogue;
 use super::tiled::{OWN_PARAMS, Operand, SLAB, Target, Tile};
-use crate::ops::reduce::plan::template::decode;
 use crate::plan::looped;
 use crate::plan::{Access, Cooperative, Source};
 use crate::wgsl::element::{self, Form};
+use crate::wgsl::index::decode;
 use crate::wgsl::math;
 use crate::wgsl::pieces::{Pieces, holes, lines, pieces};
 

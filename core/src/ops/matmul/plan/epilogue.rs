@@ -172,7 +172,7 @@ impl Epilogue {
         text += &self.ends_text(next);
         let mut decode = |wanted, name, base, stride| {
             if wanted {
-                text += &crate::ops::reduce::plan::template::decode(name, base, stride, axes.into());
+                text += &crate::wgsl::index::decode(name, base, stride, axes.into());
             }
         };
         decode(self.add, "batch_of_c", "params.c_base", 'c');

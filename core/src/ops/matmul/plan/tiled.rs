@@ -25,10 +25,10 @@ use std::fmt::Write;
 use operands::Side;
 
 use super::epilogue::Epilogue;
-use crate::ops::reduce::plan::template::decode;
 use crate::plan::looped;
 use crate::plan::{Access, Source};
 use crate::wgsl::element::{self, Element, Form};
+use crate::wgsl::index::decode;
 use crate::wgsl::math;
 use crate::wgsl::pieces::{Pieces, holes, lines, pieces};
 

@@ -1,25 +1,22 @@
-//! A matrix times a vector (M or N is 1, one product): a reduction whose elements are products.
+//! A matrix times a vector (M or N is 1, one product): a fold whose elements are products.
 //!
-//! The passes and loops are those of `reduce/`: rows where the matrix is dense along K, columns where it is dense along
-//! the other dimension, slabs and a second pass where there are few results. `combine.rs` does all parts of an epilogue.
+//! Rows where the matrix is dense along K, columns where it is dense along the other dimension, slabs and a second pass where there are few
+//! results. `combine.rs` does all parts of an epilogue.
 
 use crate::ops::Matmul;
 use crate::{Layout, Result, Shape};
 
+use super::combine;
 use super::epilogue::Places;
-use super::{combine, key};
-use crate::ops::reduce::plan::passes::{Partials, Pass, View, Walk, passes};
-use crate::ops::reduce::plan::template::{FOLD, Frame, launch};
-use crate::plan::{Access, Caps, Plan, Slot, Source};
-use crate::wgsl::element::{self, Element, Form};
-use crate::wgsl::pieces::{Pieces, holes, pieces};
+use crate::ops::fold::frame::{FOLD, Frame};
+use crate::ops::fold::{self, Fold, Partials, Text, View};
+use crate::plan::{Access, Caps, Plan, Slot};
+use crate::wgsl::element::{Element, Form};
+use crate::wgsl::pieces::holes;
 
-const TEXT: Pieces = pieces!("matmul_vector.wgsl");
-
-/// Specialisation.
+/// Products of a matrix and a vector, as one pass knows them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Vector {
-    frame: Frame,
+struct Products {
     /// The matrix as stored.
     input: Element,
     /// The vector.
@@ -27,7 +24,6 @@ pub(super) struct Vector {
     accumulator: Element,
     /// The type in which results are stored.
     output: Element,
-    partial: bool,
     /// The vector is read four elements at a time.
     vector_quad: bool,
 }
@@ -55,96 +51,76 @@ pub(super) fn plan(op: &Matmul, places: &Places, caps: &Caps) -> Result<Option<P
     };
     let mut view = View::of_input(&layout, &[1]);
     view.slot = Slot::Input(matrix);
-    let (list, elements) = passes(view, Partials::Elements, caps);
     let (vector_base, _, vector_step) = side(vector);
     let (a, b) = (Element::new(op.a.dtype, caps)?, Element::new(op.b.dtype, caps)?);
     let (matrix_element, vector_element) = if along_n { (b, a) } else { (a, b) };
     let epilogue = places.epilogue;
     let plain = epilogue.is_plain();
-    let sums = Slot::Scratch(elements.len());
-    let launch_of = |pass: &Pass| {
-        let rows = matches!(pass.walk, Walk::Rows { .. });
+    let sums = Partials::elements(epilogue.accumulator.dtype());
+    let mut plan = fold::plan(view, sums, caps, |pass| {
         let ends = pass.last && plain;
-        let kernel = Vector {
-            frame: Frame::of(pass),
+        let along_k = pass.walk.is_rows() && !pass.partial;
+        let fold = Products {
             input: matrix_element,
             vector: vector_element,
             accumulator: epilogue.accumulator,
             output: if ends { epilogue.output } else { epilogue.accumulator },
-            partial: pass.partial,
-            vector_quad: pass.quad && rows && !pass.partial && vector_step == 1 && vector_base.is_multiple_of(4),
+            vector_quad: pass.quad && along_k && vector_step == 1 && vector_base.is_multiple_of(4),
         };
-        let target = if ends { op.output.layout.offset() } else { 0 };
-        let mut launch = launch(key(super::Shape::Vector(kernel)), pass, 0, target, caps)?;
+        let mut launch = pass.launch(fold, 0, if plain { pass.target_base(&op.output) } else { 0 }, caps)?;
         if !pass.partial {
             launch.params.extend([vector_base as u32, vector_step as u32]);
             launch.bindings.push(Slot::Input(vector));
         }
-        if pass.last && !plain {
-            launch.bindings[1] = sums;
-        }
         Ok(launch)
-    };
-    let mut launches = list.iter().map(launch_of).collect::<Result<Vec<_>>>()?;
-    let size_bytes = epilogue.accumulator.dtype().size_bytes();
-    let mut scratch_bytes: Vec<u64> = elements.iter().map(|&n| n * size_bytes).collect();
-    if !plain {
-        scratch_bytes.push(extent * size_bytes);
-        launches.push(combine::launch(op, places, 1, Some(sums), caps)?);
+    })?;
+    if let Some(last) = plan.launches.last_mut().filter(|_| !plain) {
+        let totals = Slot::Scratch(plan.scratch_bytes.len());
+        last.bindings[1] = totals;
+        plan.scratch_bytes.push(extent * sums.bytes);
+        plan.launches.push(combine::launch(op, places, 1, Some(totals), caps)?);
     }
-    Ok(Some(Plan { launches, scratch_bytes }))
+    Ok(Some(plan))
 }
 
-impl Vector {
-    pub fn loop_rounds(&self, params: &[u32]) -> u64 {
-        self.frame.loop_rounds(params)
-    }
-
-    pub fn source(&self) -> Source {
-        let prelude = element::prelude(&[self.input, self.vector, self.accumulator, self.output]);
-        let wgsl = prelude + &self.functions() + self.frame.body();
+impl Fold for Products {
+    fn text(&self, frame: &Frame) -> Text {
         let mut bindings = vec![Access::Read, Access::ReadWrite];
-        if !self.partial {
-            bindings.push(Access::Read);
+        bindings.extend((!frame.partial).then_some(Access::Read));
+        let members: &[&str] = if frame.partial { &[] } else { &["vector_base", "vector_step"] };
+        let source = if frame.partial { self.accumulator } else { self.input };
+        Text {
+            name: format!("matmul_vector_{}_{}", frame.suffix(), self.input.dtype()),
+            elements: vec![self.input, self.vector, self.accumulator, self.output],
+            members: members.iter().map(|&member| member.to_owned()).collect(),
+            bindings,
+            buffers: frame.source(source) + &self.output.storage(2, "y", Form::Scalar, Access::ReadWrite),
+            state: frame.sum(self.accumulator),
+            read: self.read(frame),
+            finish: frame.stores(|at, v| format!("store_y({at}, {v})"), "v", |i| format!("v[{i}]")),
+            body: frame.body().to_owned(),
         }
-        let name = format!("matmul_vector_{}_{}", self.frame.suffix(), self.input.dtype());
-        Source { name, wgsl, bindings }
     }
+}
 
-    fn functions(&self) -> String {
-        let quad = self.frame.quad;
-        let rows = matches!(self.frame.walk, Walk::Rows { .. });
-        let acc = self.accumulator.scalar();
-        let wide = if quad { self.accumulator.vector() } else { acc.to_owned() };
-        let form = |quad| if quad { Form::Quad } else { Form::Scalar };
-        let mut out = self.frame.head(if self.partial { &[] } else { &["vector_base", "vector_step"] });
-        let source = if self.partial { self.accumulator } else { self.input };
-        out += &source.storage(1, "x", form(quad), Access::Read);
-        out += &self.output.storage(2, "y", Form::Scalar, Access::ReadWrite);
-        out += &FOLD.fill("sum", holes!(acc, wide));
-        out += FOLD.get("absorb");
-        out += FOLD.get(if quad { "sum of quad" } else { "one" });
-        let load = if quad { "load4_x(at)" } else { "load_x(at)" };
-        if self.partial {
-            out += &FOLD.fill("read", holes!(value = load));
-        } else {
-            out += &self.vector.storage(3, "v", form(self.vector_quad), Access::Read);
-            // A vector at the end of a row may reach past it; the elements that it reads there are masked.
-            let one = |i: u32| {
-                let place = if i == 0 { "place".to_owned() } else { format!("min(place + {i}u, params.count - 1u)") };
-                format!("Acc(load_v(params.vector_base + {place} * params.vector_step))")
-            };
-            let factor = match (quad && rows, self.vector_quad) {
-                (true, true) => "Wide(load4_v((params.vector_base + place) / 4u))".to_owned(),
-                (true, false) => format!("Wide({}, {}, {}, {})", one(0), one(1), one(2), one(3)),
-                _ => format!("Wide({})", one(0)),
-            };
-            out += &FOLD.fill("read", holes!(value = format!("Wide({load}) * {factor}")));
+impl Products {
+    fn read(&self, frame: &Frame) -> String {
+        let load = frame.load();
+        if frame.partial {
+            return FOLD.fill("read", holes!(value = load));
         }
-        out + TEXT.get(match (rows, quad) {
-            (true, _) => "write row",
-            (false, true) => "write columns",
-            (false, false) => "write column",
-        })
+        let form = if self.vector_quad { Form::Quad } else { Form::Scalar };
+        // A vector at the end of a row may reach past it; the elements that it reads there are masked.
+        let one = |i: u32| {
+            let place = if i == 0 { "place".to_owned() } else { format!("min(place + {i}u, params.count - 1u)") };
+            format!("Acc(load_v(params.vector_base + {place} * params.vector_step))")
+        };
+        let factor = match (frame.quad && frame.walk.is_rows(), self.vector_quad) {
+            (true, true) => "Wide(load4_v((params.vector_base + place) / 4u))".to_owned(),
+            (true, false) => format!("Wide({}, {}, {}, {})", one(0), one(1), one(2), one(3)),
+            _ => format!("Wide({})", one(0)),
+        };
+        let product = FOLD.fill("read", holes!(value = format!("Wide({load}) * {factor}")));
+        self.vector.storage(3, "v", form, Access::Read) + &product
     }
 }

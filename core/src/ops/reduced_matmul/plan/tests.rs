@@ -32,7 +32,8 @@ fn products_go_to_scratch_space_and_reductions_read_it() {
                 for launch in &way.plan.launches {
                     // Of nothing, what it gives is filled in.
                     let nothing = op.product.output.layout.elements() == 0;
-                    let reduces = launch.kernel.get::<crate::ops::reduce::plan::Kernel>().is_some() || nothing;
+                    let reduces =
+                        launch.kernel.get::<crate::ops::fold::Kernel<reduce::Reduction>>().is_some() || nothing;
                     let output = launch.bindings.contains(&Slot::Output(0));
                     assert!(!output || reduces, "{}: {launch:?}", case.name);
                     let input = launch.bindings.iter().any(|slot| matches!(slot, Slot::Input(_)));

@@ -4,10 +4,10 @@ use crate::DType;
 use crate::ops::ScanFn;
 
 use super::{DEPTH, Kernel, MEMBERS, Step, Walk};
-use crate::ops::reduce::plan::template::decode;
 use crate::ops::softmax::plan::exponentials;
 use crate::plan::Access;
 use crate::wgsl::element::{self, Element, Form};
+use crate::wgsl::index::decode;
 use crate::wgsl::keys;
 use crate::wgsl::params::{axis_names, uniform};
 use crate::wgsl::pieces::{Pieces, holes, pieces};
@@ -34,7 +34,7 @@ impl Kernel {
     fn accumulator(&self) -> String {
         match self.function {
             ScanFn::Max | ScanFn::Min => {
-                let (key, lowest) = if self.is_wide() { ("i64", keys::I64_MIN) } else { ("u32", "0u") };
+                let (key, lowest) = keys::key_type(self.dtype);
                 TEXT.fill("extrema", holes!(key, lowest))
             }
             ScanFn::LogSumExp => {

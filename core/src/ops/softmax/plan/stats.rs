@@ -1,19 +1,19 @@
 //! The largest element and the sum of exp(x - largest) along an axis, in one walk, and the results made of them.
 //!
-//! The passes are those of a reduction (`reduce/plan/passes.rs`), over states of a key and a sum
-//! (`softmax_stats.wgsl`). `softmax_rows.wgsl` walks along rows, 16 bytes at a time wherever they start;
+//! A fold of states of a key and a sum (`softmax_stats.wgsl`). `softmax_rows.wgsl` walks along rows, 16 bytes at a time wherever they start;
 //! `softmax_columns.wgsl` walks along other axes. The last pass writes the states, their logarithms
 //! ([`crate::ops::LogSumExp`]) or losses ([`crate::ops::CrossEntropy`]), which need no second read.
 
-use crate::plan::{Access, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source};
-use crate::wgsl::element::{self, Element, Form};
-use crate::wgsl::math;
+use crate::plan::{Access, Caps, Launch, Plan, Slot};
+use crate::wgsl::element::{Element, Form};
+use crate::wgsl::index::check_index;
 use crate::wgsl::pieces::{Pieces, holes, pieces};
 use crate::{DType, Result, TensorSpec};
 
 use super::{NAN, NEGATIVE_INFINITY, TEXT, exponentials, folded, load, types};
-use crate::ops::reduce::plan::passes::{ITEMS, Partials, Pass, View, Walk, passes};
-use crate::ops::reduce::plan::template::{FOLD, Frame, check_index, launch};
+use crate::ops::fold::frame::{FOLD, Frame};
+use crate::ops::fold::passes::ITEMS;
+use crate::ops::fold::{Fold, Partials, Pass, Text, View, Walk, passes};
 
 /// The fold of a row by the threads that share it, after each walk.
 pub(crate) const ROWS_FOLD: Pieces = pieces!("rows_fold.wgsl");
@@ -23,10 +23,9 @@ const INFINITY: u32 = 0x7f80_0000;
 /// Bytes of a unit of a row.
 const UNIT_BYTES: u64 = 16;
 
-/// Specialisation.
+/// Sums of exponentials, as one pass knows them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Kernel {
-    frame: Frame,
+struct Exponentials {
     reading: Reading,
     element: Element,
     ending: Ending,
@@ -92,11 +91,23 @@ pub(crate) const LOSS_WORDS: [&str; 13] = [
     "share_high",
 ];
 
+/// The elements of `input`.
+///
+/// # Errors
+/// [`crate::Error::UnsupportedDType`] for f64 where 64-bit integers are missing too, which keys of it are; [`crate::Error::IndexWidth`].
+pub(super) fn element_of(op: &'static str, input: &TensorSpec, caps: &Caps) -> Result<Element> {
+    check_index(op, input)?;
+    let element = Element::new(input.dtype, caps)?;
+    if input.dtype == DType::F64 {
+        caps.require(DType::I64)?;
+    }
+    Ok(element)
+}
+
 /// The plan that ends in `ending`, for the elements of `input` along `axis`. Its first output starts at element `target`.
 ///
 /// # Errors
-/// [`crate::Error::UnsupportedDType`] for f64 where 64-bit integers are missing too; [`crate::Error::IndexWidth`];
-/// [`crate::Error::Unsupported`] for smoothed losses of elements that need more than one pass along rows.
+/// As [`element_of`]; [`crate::Error::Unsupported`] for smoothed losses of elements that need more than one pass along rows.
 pub(crate) fn plan(
     op: &'static str,
     input: &TensorSpec,
@@ -105,14 +116,10 @@ pub(crate) fn plan(
     target: u64,
     caps: &Caps,
 ) -> Result<Plan> {
-    check_index(op, input)?;
-    if input.dtype == DType::F64 {
-        // Keys are 64-bit integers.
-        caps.require(DType::F64)?;
-        caps.require(DType::I64)?;
-    }
-    let element = Element::new(input.dtype, caps)?;
-    let (mut list, mut elements) = passes(View::of_input(&input.layout, &[axis]), Partials::Pairs, caps);
+    let element = element_of(op, input, caps)?;
+    let state_bytes = if input.dtype == DType::F64 { 16 } else { 8 };
+    let view = View::of_input(&input.layout, &[axis]);
+    let (mut list, mut scratch_bytes) = passes(view, Partials::structs(state_bytes), caps);
     for pass in &mut list {
         if reading(pass) == Reading::Runs {
             pass.in_runs(per_unit(element));
@@ -125,21 +132,16 @@ pub(crate) fn plan(
     if ending == Ending::States
         && let Some(last) = list.last_mut()
     {
-        last.target = Slot::Scratch(elements.len());
-        elements.push(last.outputs);
+        last.target = Slot::Scratch(scratch_bytes.len());
+        scratch_bytes.push(last.outputs * state_bytes);
     }
     let launch = |pass: &Pass| -> Result<Launch> {
         let (ending, target) = if pass.last { (ending, target) } else { (Ending::States, 0) };
-        let kernel = Kernel { frame: Frame::of(pass), reading: reading(pass), element, ending };
-        let mut launch = launch(KernelKey::own(kernel), pass, 0, target, caps)?;
+        let mut launch = pass.launch(Exponentials { reading: reading(pass), element, ending }, 0, target, caps)?;
         launch.params.extend([NEGATIVE_INFINITY, INFINITY, NAN]);
         Ok(launch)
     };
-    let state_bytes = if input.dtype == DType::F64 { 16 } else { 8 };
-    Ok(Plan {
-        launches: list.iter().map(launch).collect::<Result<_>>()?,
-        scratch_bytes: elements.iter().map(|&n| n * state_bytes).collect(),
-    })
+    Ok(Plan { launches: list.iter().map(launch).collect::<Result<_>>()?, scratch_bytes })
 }
 
 /// The plan of the logarithms of sums of exponentials, in one walk along `axis`, stored in `output`.
@@ -176,53 +178,60 @@ fn per_unit(element: Element) -> u64 {
     if is_paired(element) { UNIT_BYTES / 2 } else { 4 }
 }
 
-impl KernelText for Kernel {
-    fn source(&self) -> Source {
-        let body = self.body();
-        let mut elements = vec![self.element];
-        let mut bindings = vec![Access::Read, Access::ReadWrite];
+impl Fold for Exponentials {
+    fn text(&self, frame: &Frame) -> Text {
+        let mut text = Text {
+            elements: vec![self.element],
+            members: ["lowest", "infinite", "nan"].map(str::to_owned).into(),
+            bindings: vec![Access::Read, Access::ReadWrite],
+            ..Text::default()
+        };
         let ending = match self.ending {
             Ending::States => "states",
             Ending::Logarithms(output) => {
-                elements.push(output);
+                text.elements.push(output);
                 "logsumexp"
             }
             Ending::Losses(losses) => {
-                bindings.extend([Access::ReadWrite; 2]);
+                let axes = (0..losses.axes).flat_map(|axis| ["r", "a", "b"].map(|word| format!("{word}{axis}")));
+                text.members.extend(LOSS_WORDS.iter().map(|&word| word.to_owned()).chain(axes));
+                text.bindings.extend([Access::ReadWrite; 2]);
                 let read = 1 + usize::from(losses.weighted) + usize::from(self.reading == Reading::States);
-                bindings.extend(vec![Access::Read; read]);
+                text.bindings.extend(vec![Access::Read; read]);
                 "cross_entropy"
             }
         };
-        let name = format!("exponentials_{}_{ending}_{}", self.frame.suffix(), self.element.dtype());
-        let wgsl = element::prelude(&elements) + &math::library(&body) + &body;
-        Source { name, wgsl, bindings }
+        text.name = format!("exponentials_{}_{ending}_{}", frame.suffix(), self.element.dtype());
+        let quad = self.quad(frame);
+        text.state = types(self.wide(), quad) + &exponentials(self.wide(), quad) + folded(quad);
+        text.state += include_str!("../../../../wgsl/softmax_stats.wgsl");
+        text.state += &self.ending();
+        match self.reading {
+            Reading::Runs | Reading::Apart => self.along_rows(&mut text),
+            Reading::Columns | Reading::States => self.wide_walk(frame, &mut text),
+        }
+        text
     }
 
     /// The edges and the last block of a run take fewer rounds than [`Walk::loop_rounds`] adds for a slab.
-    fn loop_rounds(&self, params: &[u32]) -> u64 {
-        match self.reading {
-            Reading::Runs => {
-                let slab = self.frame.slab(params);
-                self.frame.walk.loop_rounds(slab.div_ceil(per_unit(self.element)))
-            }
-            _ => self.frame.loop_rounds(params),
-        }
+    fn loop_rounds(&self, frame: &Frame, params: &[u32]) -> u64 {
+        let per = if self.reading == Reading::Runs { per_unit(self.element) } else { 1 };
+        frame.walk.loop_rounds(frame.slab(params).div_ceil(per))
     }
 }
 
-impl Kernel {
+impl Exponentials {
     /// Whether the kernel computes in f64.
     fn wide(&self) -> bool {
         self.element.dtype() == DType::F64
     }
 
     /// Whether vectors have four elements.
-    fn quad(&self) -> bool {
+    fn quad(&self, frame: &Frame) -> bool {
         match self.reading {
             Reading::Runs => true,
             Reading::Apart | Reading::States => false,
-            Reading::Columns => self.frame.quad,
+            Reading::Columns => frame.quad,
         }
     }
 
@@ -230,76 +239,48 @@ impl Kernel {
         matches!(self.ending, Ending::Losses(Losses { smoothed: true, .. }))
     }
 
-    fn body(&self) -> String {
-        let mut own: Vec<String> = ["lowest", "infinite", "nan"].map(str::to_owned).into();
-        if let Ending::Losses(losses) = self.ending {
-            own.extend(LOSS_WORDS.iter().map(|&word| word.to_owned()));
-            own.extend((0..losses.axes).flat_map(|axis| ["r", "a", "b"].map(|word| format!("{word}{axis}"))));
-        }
-        let own: Vec<&str> = own.iter().map(String::as_str).collect();
-        let mut out = self.frame.head(&own);
-        out += &types(self.wide(), self.quad());
-        out += &exponentials(self.wide(), self.quad());
-        out += folded(self.quad());
-        out += include_str!("../../../../wgsl/softmax_stats.wgsl");
-        out += &self.ending();
-        out + &match self.reading {
-            Reading::Runs | Reading::Apart => self.walk_rows(),
-            Reading::Columns | Reading::States => self.walk_wide(),
-        }
-    }
-
     /// A walk along rows.
-    fn walk_rows(&self) -> String {
+    fn along_rows(&self, text: &mut Text) {
         let (run, paired) = (self.reading == Reading::Runs, self.reading == Reading::Runs && is_paired(self.element));
         let per = if run { per_unit(self.element) } else { 1 };
-        let mut out =
+        text.read =
             format!("const BLOCK = {ITEMS}u;\nconst PER = {per}u;\nconst PAIRED = {paired};\nconst RUN = {run};\n");
-        out += &format!("const TOTAL = {};\n", self.is_smoothed());
-        out += TEXT.get(if self.wide() { "limits of f64" } else { "limits of f32" });
-        let (top, one) = if self.quad() {
-            ("higher_s(higher_s(v.x, v.y), higher_s(v.z, v.w))", "V(x, rest, rest, rest)")
-        } else {
-            ("v", "x")
+        text.read += &format!("const TOTAL = {};\n", self.is_smoothed());
+        text.read += TEXT.get(if self.wide() { "limits of f64" } else { "limits of f32" });
+        let (top, one) = match run {
+            true => ("higher_s(higher_s(v.x, v.y), higher_s(v.z, v.w))", "V(x, rest, rest, rest)"),
+            false => ("v", "x"),
         };
-        out += &TEXT.fill("row", holes!(top, one));
+        text.read += &TEXT.fill("row", holes!(top, one));
         let form = match (run, paired) {
             (true, true) => Form::Oct,
             (true, false) => Form::Quad,
             (false, _) => Form::Scalar,
         };
-        out += &self.element.storage(1, "x", form, Access::Read);
-        out += TEXT.get("load one");
-        out += &match paired {
+        text.read += &self.element.storage(1, "x", form, Access::Read);
+        text.read += TEXT.get("load one");
+        text.read += &match paired {
             true => TEXT.get("raw octs").to_owned(),
             false => TEXT.fill("raw", holes!(load = if run { "load4_x" } else { "load_x" })),
         };
-        out += TEXT.get(if self.is_smoothed() { "row of states and sums" } else { "row of states" });
-        out += &ROWS_FOLD.fill("fold", holes!(stage = 0));
-        out + include_str!("../../../../wgsl/softmax_rows.wgsl")
+        let states = TEXT.get(if self.is_smoothed() { "row of states and sums" } else { "row of states" });
+        text.finish = states.to_owned() + &ROWS_FOLD.fill("fold", holes!(stage = 0));
+        text.body = include_str!("../../../../wgsl/softmax_rows.wgsl").to_owned();
     }
 
     /// Walks columns, or states of an earlier pass, with the loops of a reduction.
-    fn walk_wide(&self) -> String {
-        let quad = self.quad();
-        let mut out = TEXT.get(if quad { "wide quad" } else { "wide one" }).to_owned();
-        out += TEXT.get("identity");
-        let columns = self.reading == Reading::Columns;
-        if columns {
-            let form = if quad { Form::Quad } else { Form::Scalar };
-            out += &self.element.storage(1, "x", form, Access::Read);
-            out += &load(quad);
-            out += &format!("const BLOCK = {BLOCK_ROWS}u;\n");
-        } else {
-            out += TEXT.get("read states");
-            out += FOLD.get("absorb");
-        }
-        out += TEXT.get(match (self.frame.walk, quad) {
-            (Walk::Rows { .. }, _) => "write row",
-            (_, false) => "write column",
-            (_, true) => "write columns",
-        });
-        out + if columns { include_str!("../../../../wgsl/softmax_columns.wgsl") } else { self.frame.body() }
+    fn wide_walk(&self, frame: &Frame, text: &mut Text) {
+        text.state += TEXT.get(if self.quad(frame) { "wide quad" } else { "wide one" });
+        text.state += TEXT.get("identity");
+        (text.read, text.body) = match self.reading {
+            Reading::Columns => (
+                frame.source(self.element) + &load(frame.quad) + &format!("const BLOCK = {BLOCK_ROWS}u;\n"),
+                include_str!("../../../../wgsl/softmax_columns.wgsl").to_owned(),
+            ),
+            _ => (FOLD.fill("states", holes!(state = "State")) + FOLD.get("absorb"), frame.body().to_owned()),
+        };
+        let write = |index: &str, state: &str| format!("end({index}, {state}, S())");
+        text.finish = frame.writes(write, "v", |i| format!("State(v.key[{i}], v.sum[{i}])"));
     }
 
     /// `end`, which makes the result from state number `index`.

@@ -3,9 +3,9 @@
 use crate::DType;
 
 use super::{Kernel, Keys, LOADS, Step};
-use crate::ops::reduce::plan::template::decode;
 use crate::plan::{Access, Source};
 use crate::wgsl::element::{self, Form};
+use crate::wgsl::index::decode;
 use crate::wgsl::keys;
 use crate::wgsl::params::{axis_names, uniform};
 use crate::wgsl::pieces::{Pieces, holes, pieces};

@@ -9,9 +9,9 @@ use crate::ops::Matmul;
 use crate::{Layout, Result, TensorSpec};
 
 use super::super::{Shape, key};
-use crate::ops::reduce::plan::template::check_index;
 use crate::plan::{Access, Caps, Launch, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
+use crate::wgsl::index::check_index;
 use crate::wgsl::pieces::{Pieces, holes, pieces};
 
 const TEXT: Pieces = pieces!("matmul_pack.wgsl");

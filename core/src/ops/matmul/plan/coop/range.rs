@@ -13,10 +13,10 @@ use crate::ops::Matmul;
 use crate::{DType, Layout, Precision, Result, TensorSpec};
 
 use super::super::{Shape, key};
-use crate::ops::reduce::plan::template::decode;
 use crate::plan::looped;
 use crate::plan::{Access, Caps, Launch, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
+use crate::wgsl::index::{decode, in_quads};
 use crate::wgsl::params::axis_members;
 use crate::wgsl::pieces::{Pieces, holes, pieces};
 
@@ -86,8 +86,9 @@ fn axes(layout: &Layout) -> (Vec<(u64, i64)>, bool) {
             _ => merged.push((extent, stride)),
         }
     }
-    let rest_aligned = merged.iter().rev().skip(1).all(|axis| axis.1 % 4 == 0) && layout.offset().is_multiple_of(4);
-    let quad = rest_aligned && merged.last().is_some_and(|near| near.1 == 1 && near.0.is_multiple_of(4));
+    let quad = merged
+        .split_last()
+        .is_some_and(|(near, rest)| in_quads(*near, [layout.offset()], rest.iter().map(|axis| axis.1)));
     if let Some(near) = merged.last_mut().filter(|_| quad) {
         *near = (near.0 / 4, 4);
     }

@@ -13,10 +13,10 @@ use crate::ops::{Matmul, MatmulDims};
 use crate::{DType, Layout, Result, TensorSpec};
 
 use super::super::{Load, Places, Shape, key, operand};
-use crate::ops::reduce::plan::template::decode;
 use crate::plan::looped;
 use crate::plan::{Access, Caps, Launch, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
+use crate::wgsl::index::decode;
 use crate::wgsl::params::axis_members;
 use crate::wgsl::pieces::{Pieces, holes, pieces};
 

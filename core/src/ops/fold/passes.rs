@@ -3,20 +3,23 @@
 //! A pass folds one axis of a strided source. `Rows` puts neighbouring threads along the folded axis, `Columns` along
 //! the kept axis that lies densest in memory. Axes left over, and the slabs a long axis is cut into so that all of the
 //! device works on it, are folded by later passes over dense partial results: no copy is ever needed. Not here: what
-//! folding means (`reduce.rs`, `argreduce.rs`). Next: `template.rs`, which turns a pass into a kernel's parameters.
+//! folding means ([`super::Fold`]). Next: `frame.rs`, which turns a pass into a kernel's parameters.
 
-use crate::Layout;
+use crate::{DType, Layout, TensorSpec};
 
 use crate::plan::{Caps, Slot};
+use crate::wgsl::index::in_quads;
 
 /// Threads of one workgroup; WebGPU guarantees 256.
 pub(crate) const THREADS: u32 = 256;
 /// Independent accumulators of a thread: enough loads in flight (measured on an H200; 8 is no faster).
 pub(crate) const ITEMS: u32 = 4;
 /// Workgroups that fill any device several times over (H200: 132 processors, 8 workgroups of 256 threads each).
-const ENOUGH_GROUPS: u64 = 1056;
+pub(crate) const ENOUGH_GROUPS: u64 = 1056;
 /// Columns gain from more, shorter slabs (H200, 16384 x 16384: 16 slabs of 1024 rows).
 const ENOUGH_COLUMN_GROUPS: u64 = 4096;
+/// Columns side by side at least, where none are read as quads.
+const WIDTH: u64 = 32;
 
 /// The most values that a thread folds in the end, of each of two levels (`reduce_rows.wgsl`).
 pub(crate) const MOST_FOLDED: u64 = 32;
@@ -92,6 +95,11 @@ pub(crate) enum Walk {
 }
 
 impl Walk {
+    /// Whether neighbouring threads lie along the folded axis.
+    pub fn is_rows(self) -> bool {
+        matches!(self, Walk::Rows { .. })
+    }
+
     /// Threads along the folded axis.
     fn along(self) -> u64 {
         match self {
@@ -142,6 +150,11 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
+    /// The first element of what it writes: that of the operand `spec`, or of a scratch buffer.
+    pub fn target_base(&self, spec: &TensorSpec) -> u64 {
+        if self.last { spec.layout.offset() } else { 0 }
+    }
+
     /// The same walk along rows of neighbours, counted in elements, for kernels that read units of `per` elements wherever a row starts.
     pub fn in_runs(&mut self, per: u64) {
         let width = if self.quad { 4 } else { 1 };
@@ -155,30 +168,43 @@ impl Pass {
     }
 }
 
-/// Whether partial results can be read four at a time.
+/// The states that passes leave for later ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Partials {
-    /// Elements of a dtype.
-    Elements,
-    /// Pairs of key and position.
-    Pairs,
-    /// Count, mean and squares. Folding them takes a division, so more threads share a column, and a long column needs no third pass.
-    Sets,
+pub(crate) struct Partials {
+    /// Bytes of one.
+    pub bytes: u64,
+    /// Whether four can be read at a time.
+    pub quads: bool,
+    /// Columns of single states that are side by side at least. Where folding them is slow, fewer let more threads share a column, and a long
+    /// column needs no third pass.
+    pub width: u64,
 }
 
-/// The passes that fold every axis of `view` that is not kept, and the number of elements of each scratch buffer.
+impl Partials {
+    /// Elements of a dtype.
+    pub fn elements(dtype: DType) -> Partials {
+        Partials { bytes: dtype.size_bytes(), quads: true, width: WIDTH }
+    }
+
+    /// Structs of so many bytes.
+    pub fn structs(bytes: u64) -> Partials {
+        Partials { bytes, quads: false, width: WIDTH }
+    }
+}
+
+/// The passes that fold every axis of `view` that is not kept, and the bytes of each scratch buffer.
 pub(crate) fn passes(view: View, partials: Partials, caps: &Caps) -> (Vec<Pass>, Vec<u64>) {
     let (mut view, mut partial) = (view, false);
     let (mut list, mut scratch) = (Vec::new(), Vec::new());
     loop {
-        let width = if partial && partials == Partials::Sets { 8 } else { 32 };
-        let mut pass = Fold::next(&view, partial).pass(partials == Partials::Elements || !partial, width, caps);
+        let width = if partial { partials.width } else { WIDTH };
+        let mut pass = Choice::next(&view, partial).pass(partials.quads || !partial, width, caps);
         if pass.slabs == 1 && pass.kept.iter().all(|axis| axis.kept) {
             list.push(pass);
             return (list, scratch);
         }
         (pass.target, pass.last) = (Slot::Scratch(scratch.len()), false);
-        scratch.push(pass.outputs * pass.slabs);
+        scratch.push(pass.outputs * pass.slabs * partials.bytes);
         view = partials_of(&pass);
         partial = true;
         list.push(pass);
@@ -208,7 +234,7 @@ fn partials_of(pass: &Pass) -> View {
 }
 
 /// What a pass folds: one axis, and those beside it.
-struct Fold {
+struct Choice {
     source: Slot,
     /// The source holds partial results.
     partial: bool,
@@ -232,16 +258,16 @@ struct Spread {
     blocks: u64,
 }
 
-impl Fold {
+impl Choice {
     /// The next axis of `view` to go: the one whose elements lie closest together.
-    fn next(view: &View, partial: bool) -> Fold {
+    fn next(view: &View, partial: bool) -> Choice {
         let nearness = |axis: &Axis| (axis.stride.unsigned_abs().max(1), std::cmp::Reverse(axis.extent));
         let folded = (0..view.axes.len()).filter(|&i| !view.axes[i].kept).min_by_key(|&i| nearness(&view.axes[i]));
         // Nothing left to fold: rows of one element, which only convert.
         let lone = Axis { extent: 1, stride: 0, kept: false, position: 0 };
         let mut beside = view.axes.clone();
         let along = folded.map_or(lone, |i| beside.remove(i));
-        Fold { source: view.slot, partial, base: view.base, along, beside }
+        Choice { source: view.slot, partial, base: view.base, along, beside }
     }
 
     /// The pass; `quads`: its source can be read four elements at a time; `width`: columns side by side at least where it cannot.
@@ -258,7 +284,7 @@ impl Fold {
 
     /// A pass into the op's output; [`passes`] turns it elsewhere where more follow.
     fn spread(self, spread: Spread) -> Pass {
-        let Fold { source, partial, base, along, beside } = self;
+        let Choice { source, partial, base, along, beside } = self;
         let Spread { walk, threads, quad, scatter, units, slab, blocks } = spread;
         let slabs = units.div_ceil(slab.max(1)).max(1);
         Pass {
@@ -288,21 +314,25 @@ fn results(beside: &[Axis]) -> u64 {
     beside.iter().map(|axis| axis.extent).product()
 }
 
+fn strides(axes: &[Axis]) -> impl Iterator<Item = i64> + '_ {
+    axes.iter().map(|axis| axis.stride)
+}
+
 /// Threads for a row that has work for `wanted`: a power of four, so that five kernels serve rows of every length, which is
 /// few enough to prepare all of them.
-fn lanes_for(wanted: u64) -> u64 {
+pub(crate) fn lanes_for(wanted: u64) -> u64 {
     let lanes = wanted.max(1).next_power_of_two();
     if lanes.trailing_zeros().is_multiple_of(2) { lanes } else { 2 * lanes }
 }
 
-impl Fold {
+impl Choice {
     fn rows(self, quads: bool, caps: &Caps) -> Pass {
         let threads = THREADS.min(caps.max_invocations);
         let Axis { extent: count, stride, .. } = self.along;
-        let aligned = self.base.is_multiple_of(4) && self.beside.iter().all(|axis| axis.stride % 4 == 0);
-        // Behind an operand's last element lies something; behind the last partial result nobody has written yet.
-        let written = !self.partial || count.is_multiple_of(4);
-        let quad = quads && stride == 1 && count >= 4 && aligned && written;
+        // Behind an operand's last element lies something, so that a row may end within a quad; behind the last partial result nobody has
+        // written yet.
+        let whole = if self.partial { count } else { count & !3 };
+        let quad = quads && count >= 4 && in_quads((whole, stride), [self.base], strides(&self.beside));
         let units = if quad { count.div_ceil(4) } else { count };
         let lanes = lanes_for(units.div_ceil(ITEMS.into())).min(threads.into()) as u32;
         let walk = Walk::Rows { lanes };
@@ -326,13 +356,8 @@ impl Fold {
         let scatter = self.move_innermost(densest);
         let outputs = results(&self.beside);
         let (inner, outer) = (self.beside[self.beside.len() - 1], &self.beside[..self.beside.len() - 1]);
-        let quad = quads
-            && scatter.is_none()
-            && inner.stride == 1
-            && inner.extent.is_multiple_of(4)
-            && self.base.is_multiple_of(4)
-            && stride % 4 == 0
-            && outer.iter().all(|axis| axis.stride % 4 == 0);
+        let near = (inner.extent, inner.stride);
+        let quad = quads && scatter.is_none() && in_quads(near, [self.base], strides(outer).chain([stride]));
         let across = if quad { outputs / 4 } else { outputs };
         let width = if quad { 16 } else { width };
         let items = count.div_ceil(ITEMS.into()).next_power_of_two();
@@ -368,9 +393,12 @@ mod tests {
     use super::*;
     use crate::Shape;
 
+    /// Scratch buffers are then counted in states.
+    const PARTIALS: Partials = Partials { bytes: 1, quads: true, width: WIDTH };
+
     fn plan(dims: &[u64], order: &[usize], folded: &[usize]) -> (Vec<Pass>, Vec<u64>) {
         let layout = Layout::contiguous(Shape::new(dims).unwrap()).permute(order).unwrap();
-        passes(View::of_input(&layout, folded), Partials::Elements, &Caps::webgpu_defaults("test"))
+        passes(View::of_input(&layout, folded), PARTIALS, &Caps::webgpu_defaults("test"))
     }
 
     #[test]

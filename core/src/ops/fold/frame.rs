@@ -1,22 +1,19 @@
-//! The frame that reductions and argreductions share: a pass's kernel text around the functions of the op, and the
-//! words of its `Params`.
+//! The frame of a fold's kernel: loops and index arithmetic around the functions of the fold, and the words of its `Params`.
 //!
-//! The op's functions (`combine`, `lift`, ...) come from `reduce.rs` and `argreduce.rs`; loops and barriers are those of
-//! `wgsl/reduce_rows.wgsl` and `wgsl/reduce_columns.wgsl`. Here is what both need: index arithmetic over kept axes.
+//! Loops and barriers are those of `wgsl/reduce_rows.wgsl` and `wgsl/reduce_columns.wgsl`; the functions come from a [`super::Fold`], with
+//! pieces of `wgsl/pieces/fold.wgsl` where folds agree on them.
 
-use crate::{Error, Result, TensorSpec};
+use crate::Result;
 
 use super::passes::{ITEMS, Pass, Walk};
-use crate::plan::{Caps, KernelKey, Launch};
+use crate::plan::{Access, Caps, KernelKey, Launch};
+use crate::wgsl::element::{Element, Form};
+use crate::wgsl::index::{decode, in_vectors};
 use crate::wgsl::params::{Words, axis_members, axis_words, params, uniform_of};
 use crate::wgsl::pieces::{Pieces, holes, pieces};
 
 /// Functions that several folds give to the loops.
 pub(crate) const FOLD: Pieces = pieces!("fold.wgsl");
-
-/// Largest element count and index that kernels handle: u32 less what the last slab, rounded up, may reach beyond the end (some 4
-/// million), and the longest stride of a workgroup's loop.
-const MAX_INDEX: u64 = u32::MAX as u64 - (1 << 24);
 
 params! {
     /// What every pass is told before the extents and strides of its kept axes: in vectors where the source is read by vectors.
@@ -30,6 +27,8 @@ pub(crate) struct Frame {
     pub threads: u32,
     /// The source is read four elements at a time; `Columns` also writes so.
     pub quad: bool,
+    /// The source is states that an earlier pass left.
+    pub partial: bool,
     /// Kept axes.
     pub axes: u8,
     /// Results are numbered by strides of their own.
@@ -42,14 +41,10 @@ impl Frame {
             walk: pass.walk,
             threads: pass.threads,
             quad: pass.quad,
+            partial: pass.partial,
             axes: pass.kept.len() as u8,
             scatter: pass.scatter.is_some(),
         }
-    }
-
-    /// The most rounds that loops make, for the `params` of [`launch`]. Functions of the ops have no loops.
-    pub fn loop_rounds(&self, params: &[u32]) -> u64 {
-        self.walk.loop_rounds(self.slab(params))
     }
 
     /// The slab among the `params` of [`launch`].
@@ -58,16 +53,13 @@ impl Frame {
         at.and_then(|at| params.get(at)).copied().unwrap_or(u32::MAX).into()
     }
 
-    /// `_rows` or `_columns`, for kernel names.
+    /// For kernel names.
     pub fn suffix(&self) -> &'static str {
-        match self.walk {
-            Walk::Rows { .. } => "rows",
-            Walk::Columns { .. } => "columns",
-        }
+        if self.walk.is_rows() { "rows" } else { "columns" }
     }
 
     /// Declarations that precede the op's functions; `own` names members that end `Params`.
-    pub fn head(&self, own: &[&str]) -> String {
+    pub fn head(&self, own: &[String]) -> String {
         let axes = usize::from(self.axes);
         let mut members = axis_members(if self.scatter { "eso" } else { "es" }, axes);
         members.extend(own.iter().map(|name| format!(" {name}: u32,")));
@@ -79,17 +71,70 @@ impl Frame {
             Walk::Columns { lanes, deep } => format!("const LANES = {lanes}u;\nconst DEEP = {deep}u;\n"),
         };
         text += &decode("base_of", "params.base", 's', axes);
-        if matches!(self.walk, Walk::Columns { .. }) {
+        if !self.walk.is_rows() {
             text += &if self.scatter { decode("out_of", "0u", 'o', axes) } else { FOLD.get("out_of").to_owned() };
         }
         text
     }
 
+    /// How elements of the source are addressed.
+    pub fn form(&self) -> Form {
+        if self.quad { Form::Quad } else { Form::Scalar }
+    }
+
+    /// `x`, the source, of these elements.
+    pub fn source(&self, element: Element) -> String {
+        element.storage(1, "x", self.form(), Access::Read)
+    }
+
+    /// The elements of the source at `at`.
+    pub fn load(&self) -> &'static str {
+        if self.quad { "load4_x(at)" } else { "load_x(at)" }
+    }
+
+    /// The type of elements that a thread takes at a time.
+    pub fn wide(&self, element: Element) -> String {
+        if self.quad { element.vector() } else { element.scalar().to_owned() }
+    }
+
+    /// Sums of floats, as they are read.
+    pub fn sum(&self, element: Element) -> String {
+        let sum = FOLD.fill("sum", holes!(acc = element.scalar(), wide = self.wide(element))) + FOLD.get("absorb");
+        sum + FOLD.get(if self.quad { "sum of quad" } else { "one" })
+    }
+
+    /// `write_at` or `write_wide`, where states leave one by one: `write` is the statement for result number `index`, made of `whole` or, of
+    /// four states in `v`, of a `lane`.
+    pub fn writes(&self, write: impl Fn(&str, &str) -> String, whole: &str, lane: impl Fn(u32) -> String) -> String {
+        self.each("write columns", ["index", "4u * index"], write, whole, lane)
+    }
+
+    /// The same, `write` being told a place of the target.
+    pub fn stores(&self, write: impl Fn(&str, &str) -> String, whole: &str, lane: impl Fn(u32) -> String) -> String {
+        self.each("store columns", ["params.target_base + index", "first"], write, whole, lane)
+    }
+
+    fn each(
+        &self,
+        columns: &str,
+        [one, first]: [&str; 2],
+        write: impl Fn(&str, &str) -> String,
+        whole: &str,
+        lane: impl Fn(u32) -> String,
+    ) -> String {
+        let each = |i: u32| format!("    {};\n", write(&format!("{first} + {i}u"), &lane(i)));
+        match (self.walk, self.quad) {
+            (Walk::Rows { .. }, _) => FOLD.fill("write row", holes!(write = write(one, whole))),
+            (Walk::Columns { .. }, false) => FOLD.fill("write column", holes!(write = write(one, whole))),
+            (Walk::Columns { .. }, true) => FOLD.fill(columns, holes!(writes = (0..4).map(each).collect::<String>())),
+        }
+    }
+
     /// The loops.
     pub fn body(&self) -> &'static str {
         match self.walk {
-            Walk::Rows { .. } => include_str!("../../../../wgsl/reduce_rows.wgsl"),
-            Walk::Columns { .. } => include_str!("../../../../wgsl/reduce_columns.wgsl"),
+            Walk::Rows { .. } => include_str!("../../../wgsl/reduce_rows.wgsl"),
+            Walk::Columns { .. } => include_str!("../../../wgsl/reduce_columns.wgsl"),
         }
     }
 
@@ -112,34 +157,11 @@ const WRITE: &str = "write_wide(";
 /// How the loops take up what a thread loads at a time: each of its ITEMS accumulators one.
 const ABSORB_EACH: &str = "for (var i = 0u; i < ITEMS; i++) { held[i] = absorb(held[i], taken[i]); }";
 
-/// A function from the row-major index over `axes` axes (extents `e0` innermost, ...) to `from` + the sum of index * stride.
-pub(crate) fn decode(name: &str, from: &str, strides: char, axes: usize) -> String {
-    let mut steps = String::new();
-    if axes > 1 {
-        steps += "    var rest = index;\n";
-    }
-    let rest = if axes == 1 { "index" } else { "rest" };
-    for i in 0..axes {
-        steps += &match i + 1 == axes {
-            true => format!("    at += {rest} * params.{strides}{i};\n"),
-            false => format!("    at += rest % params.e{i} * params.{strides}{i};\n    rest /= params.e{i};\n"),
-        };
-    }
-    FOLD.fill("base_of", holes!(name, from, steps))
-}
-
-/// Refuses operands that 32-bit indices do not reach.
-pub(crate) fn check_index(op: &'static str, spec: &TensorSpec) -> Result<()> {
-    let elements = spec.layout.elements().max(spec.layout.required_elements());
-    if elements > MAX_INDEX { Err(Error::IndexWidth { op, elements, max: MAX_INDEX }) } else { Ok(()) }
-}
-
-/// The launch of `pass` by the kernel `key`; `total` is the op's element count per result.
-/// `target_base` the first index its writes go to, in what one write covers.
-pub(crate) fn launch(key: KernelKey, pass: &Pass, total: u64, target_base: u64, caps: &Caps) -> Result<Launch> {
+/// The launch of `pass` by the kernel `key`: see [`Pass::launch`].
+pub(super) fn launch(key: KernelKey, pass: &Pass, total: u64, target_base: u64, caps: &Caps) -> Result<Launch> {
     // In vectors where the source is read by vectors; indices are known to fit, strides wrap as two's complement.
     let width = if pass.quad { 4 } else { 1 };
-    let columns = matches!(pass.walk, Walk::Columns { .. });
+    let columns = !pass.walk.is_rows();
     let outputs = if columns { pass.outputs / width } else { pass.outputs };
     let stride = if columns { pass.stride / width as i64 } else { pass.stride };
     let words = PassWords {
@@ -154,10 +176,12 @@ pub(crate) fn launch(key: KernelKey, pass: &Pass, total: u64, target_base: u64, 
         target_base: target_base as u32,
     };
     let mut params = words.words();
+    let kept = pass.kept.iter().rev().map(|axis| (axis.extent, axis.stride));
     // Columns lie in vectors along the innermost kept axis, whose elements are neighbours.
-    params.extend(axis_words(pass.kept.iter().rev().enumerate().map(|(i, axis)| {
-        if columns && i == 0 { (axis.extent / width, axis.stride) } else { (axis.extent, axis.stride / width as i64) }
-    })));
+    match columns {
+        true => params.extend(axis_words(in_vectors(width, kept))),
+        false => params.extend(axis_words(kept.map(|(extent, stride)| (extent, stride / width as i64)))),
+    }
     if let Some(scatter) = &pass.scatter {
         params.extend(scatter.iter().rev().map(|&stride| stride as u32));
     }
@@ -171,7 +195,7 @@ mod tests {
     #[test]
     fn loops_take_up_items_in_one_place() {
         for walk in [Walk::Rows { lanes: 1 }, Walk::Columns { lanes: 1, deep: 1 }] {
-            let frame = Frame { walk, threads: 1, quad: false, axes: 0, scatter: false };
+            let frame = Frame { walk, threads: 1, quad: false, partial: false, axes: 0, scatter: false };
             assert_eq!(frame.body().matches(ABSORB_EACH).count(), 1, "{walk:?}");
         }
     }
@@ -179,7 +203,7 @@ mod tests {
     #[test]
     fn loops_down_columns_read_and_write_one_of_several_sources() {
         let walk = Walk::Columns { lanes: 1, deep: 1 };
-        let frame = Frame { walk, threads: 1, quad: false, axes: 0, scatter: false };
+        let frame = Frame { walk, threads: 1, quad: false, partial: false, axes: 0, scatter: false };
         let body = frame.body_of_grids("read_of", "write_of");
         assert_eq!([READ, WRITE].map(|own| body.matches(own).count()), [0, 0]);
         assert_eq!(["read_of(group.z, ", "write_of(group.z, "].map(|of| body.matches(of).count()), [2, 1]);
