@@ -128,7 +128,9 @@ impl CudaBackend {
     fn loaded_cubin(&self, cubin: &[u8], entry: Option<&str>, signature: &Signature) -> Result<ForeignKernel> {
         image::check(cubin).map_err(|why| shader_error(0, &format!("machine code: {why}")))?;
         let Some(entry) = entry else {
-            let reason = "machine code needs its name: Kernel::entry, `polywarp run --entry` (cuobjdump -symbols lists them)".to_owned();
+            let reason =
+                "machine code needs its name: Kernel::entry, `polywarp run --entry` (cuobjdump -symbols lists them)"
+                    .to_owned();
             return Err(Error::InvalidArgument { what: "entry point", reason });
         };
         match native::load(&self.kernels.compiler.context, cubin, entry, 0)? {

@@ -122,8 +122,8 @@ const GROUPS: [Group; 4] = [
                 route: Route::Cuda,
                 ratio: Rates {
                     folder: H200,
-                    ours: Line { file: "claims-cuda.jsonl", case: "bert-base encode bf16 b32", device: "cuda:0" },
-                    theirs: text!("torch.txt", "bert-base encode bf16 b32", " ms, "),
+                    ours: Line { file: "encode.jsonl", case: "bert-base encode bf16 b32", device: "cuda:0" },
+                    theirs: text!("torch-encode.txt", "bert-base encode bf16 b32", " ms, "),
                 },
                 table: InTable::Yes,
             },
