@@ -29,6 +29,11 @@ impl<'a> Dropout<'a> {
         self.generator.map(Generator::key).transpose()
     }
 
+    /// Whether elements are dropped where a network names this rate.
+    pub(crate) fn drops(&self, rate: f64) -> bool {
+        self.generator.is_some() && rate != 0.0
+    }
+
     /// `x` with each element dropped at this rate, the others scaled by 1 / (1 - rate).
     ///
     /// # Errors

@@ -6,7 +6,7 @@
 use polywarp_core::{Error, Expr, MatmulOptions, Result, Tensor, UnaryFn};
 
 use crate::flat::ALIGNMENT;
-use crate::{Builder, Decay, Init, Watched, rms_norm};
+use crate::{Builder, Decay, Dropout, Init, Watched, rms_norm};
 
 /// Whether a layer adds a bias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +73,7 @@ impl Linear {
     /// # Errors
     /// [`Error::ShapeMismatch`] for another last extent; as [`Tensor::matmul_with`].
     pub fn forward(&self, parameters: &Watched, x: &Tensor) -> Result<Tensor> {
-        let bias = self.bias.as_ref().map(|name| parameters.get(name)).transpose()?;
-        self.product(parameters, x, parameters.get(&self.weight)?, bias, None)
+        self.product(parameters, x, MatmulOptions::default())
     }
 
     /// [`Linear::forward`], then `activation`. Where no tape follows, in one pass; a tape keeps what the activation reads, so there it is one of
@@ -87,24 +86,45 @@ impl Linear {
         if x.is_watched() || weight.is_watched() {
             return Tensor::map(&Expr::input(0).unary(activation), &[&self.forward(parameters, x)?]);
         }
-        let bias = self.bias.as_ref().map(|name| parameters.get(name)).transpose()?;
-        self.product(parameters, x, weight, bias, Some(activation))
+        self.product(parameters, x, MatmulOptions { activation: Some(activation), ..MatmulOptions::default() })
     }
 
-    fn product(
+    /// [`Linear::forward`] with elements dropped at `rate`, plus `residual`. In one pass, and rounded once, where nothing is dropped and no tape
+    /// follows; else as [`Dropout::forward_add`].
+    ///
+    /// # Errors
+    /// As [`Linear::forward`] and [`Dropout::forward_add`].
+    pub fn forward_add(
         &self,
         parameters: &Watched,
         x: &Tensor,
-        weight: &Tensor,
-        bias: Option<&Tensor>,
-        activation: Option<UnaryFn>,
+        (dropout, rate): (Dropout<'_>, f64),
+        residual: &Tensor,
     ) -> Result<Tensor> {
+        let weight = parameters.get(&self.weight)?;
+        let is_whole =
+            x.dims().split_last().is_some_and(|(_, rows)| residual.dims() == [rows, &[self.outputs]].concat());
+        if !is_whole
+            || dropout.drops(rate)
+            || residual.dtype() != x.dtype()
+            || [x, weight, residual].iter().any(|part| part.is_watched())
+        {
+            return dropout.forward_add(&self.forward(parameters, x)?, rate, residual);
+        }
+        let rows = residual.elements() / self.outputs.max(1);
+        let residual = residual.reshape([rows, self.outputs])?;
+        self.product(parameters, x, MatmulOptions { add: Some((&residual, 1.0)), ..MatmulOptions::default() })
+    }
+
+    fn product(&self, parameters: &Watched, x: &Tensor, ends: MatmulOptions<'_>) -> Result<Tensor> {
+        let weight = parameters.get(&self.weight)?;
+        let bias = self.bias.as_ref().map(|name| parameters.get(name)).transpose()?;
         let Some((&last, rows)) = x.dims().split_last().filter(|(last, _)| **last == self.inputs) else {
             return Err(Error::shape_mismatch("linear", x.shape(), weight.shape(), None));
         };
         let matrix = if rows.len() == 1 { x.clone() } else { x.reshape([rows.iter().product(), last])? };
         let precision = parameters.policy().products;
-        let options = MatmulOptions { bias, activation, precision, ..MatmulOptions::default() };
+        let options = MatmulOptions { bias, precision, ..ends };
         let y = matrix.matmul_with(&weight.t()?, &options)?;
         if rows.len() == 1 { Ok(y) } else { y.reshape([rows, &weight.dims()[..1]].concat()) }
     }

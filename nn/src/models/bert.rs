@@ -288,10 +288,11 @@ impl Layer {
         };
         let attended = attention(q, k, v, &options)?;
         let attended = attended.transpose(1, 2)?.contiguous()?.reshape([dims[0], dims[1], config.hidden])?;
-        let attended = dropout.forward_add(&self.attended.forward(parameters, &attended)?, config.dropout, x)?;
+        let rate = (dropout, config.dropout);
+        let attended = self.attended.forward_add(parameters, &attended, rate, x)?;
         let x = self.attended_norm.forward(parameters, &attended)?;
         let up = self.up.forward_activated(parameters, &x, UnaryFn::Gelu)?;
-        let down = dropout.forward_add(&self.down.forward(parameters, &up)?, config.dropout, &x)?;
+        let down = self.down.forward_add(parameters, &up, rate, &x)?;
         self.norm.forward(parameters, &down)
     }
 }

@@ -237,8 +237,9 @@ impl Layer {
         };
         let attended = attention(&part(0)?, &part(1)?, &part(2)?, &options)?;
         let attended = attended.transpose(1, 2)?.contiguous()?.reshape([texts, length, width])?;
-        let x = dropout.forward_add(&self.attended.forward(parameters, &attended)?, config.dropout, x)?;
+        let rate = (dropout, config.dropout);
+        let x = self.attended.forward_add(parameters, &attended, rate, x)?;
         let up = gelu_tanh(&self.up.forward(parameters, &self.norm.forward(parameters, &x)?)?)?;
-        dropout.forward_add(&self.down.forward(parameters, &up)?, config.dropout, &x)
+        self.down.forward_add(parameters, &up, rate, &x)
     }
 }

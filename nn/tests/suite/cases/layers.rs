@@ -3,8 +3,9 @@
 use polywarp_core::ops::ConvolutionOptions;
 use polywarp_core::{DType, Device, Error, Tape, Tensor};
 use polywarp_nn::{
-    Adam, Affine, BatchNorm, BatchNormOptions, Bias, Builder, Clip, Conv2d, GroupNorm, InstanceNorm, LayerNorm, Linear,
-    Method, Mode, Optimiser, Policy, Reduction, Running, Schedule, StepOptions, binary_cross_entropy_with_logits,
+    Adam, Affine, BatchNorm, BatchNormOptions, Bias, Builder, Clip, Conv2d, Dropout, GroupNorm, InstanceNorm,
+    LayerNorm, Linear, Method, Mode, Optimiser, Policy, Reduction, Running, Schedule, StepOptions,
+    binary_cross_entropy_with_logits,
 };
 
 use super::support::{close, close_beyond};
@@ -33,6 +34,20 @@ pub fn linear_agrees(device: &Device) {
                 found.iter().zip(&expected).all(|(y, e)| (f64::from(*y) - e).abs() < 1e-6),
                 "{found:?}, not {expected:?}"
             );
+            // What is added: of the result's shape, or broadcast to it; in the product's end, or behind it where a tape follows.
+            let count = expected.len();
+            let numbers: Vec<f32> = (0..count).map(|n| 3.0 - n as f32 / 4.0).collect();
+            let whole = Tensor::from_slice(device, &numbers, y.dims()).unwrap();
+            let row = Tensor::from_slice(device, &numbers[..3], [3]).unwrap();
+            let tape = Tape::new();
+            for watched in [parameters.unwatched(), parameters.watch(&tape).unwrap()] {
+                for (residual, period) in [(&whole, count), (&row, 3)] {
+                    let sums = layer.forward_add(&watched, &x, (Dropout::none(), 0.5), residual).unwrap();
+                    assert_eq!(sums.dims(), y.dims());
+                    let added = expected.iter().enumerate().map(|(i, e)| e + f64::from(numbers[i % period]));
+                    close(&sums.to_vec().unwrap(), &added.collect::<Vec<f64>>(), 1e-6);
+                }
+            }
         }
         let wrong = Tensor::zeros(device, DType::F32, [2, 5]).unwrap();
         assert!(matches!(
