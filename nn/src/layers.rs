@@ -73,7 +73,7 @@ impl Linear {
     /// # Errors
     /// [`Error::ShapeMismatch`] for another last extent; as [`Tensor::matmul_with`].
     pub fn forward(&self, parameters: &Watched, x: &Tensor) -> Result<Tensor> {
-        self.product(parameters, x, MatmulOptions::default())
+        self.product(parameters, x, self.read(parameters)?, MatmulOptions::default())
     }
 
     /// [`Linear::forward`], then `activation`. Where no tape follows, in one pass; a tape keeps what the activation reads, so there it is one of
@@ -86,7 +86,12 @@ impl Linear {
         if x.is_watched() || weight.is_watched() {
             return Tensor::map(&Expr::input(0).unary(activation), &[&self.forward(parameters, x)?]);
         }
-        self.product(parameters, x, MatmulOptions { activation: Some(activation), ..MatmulOptions::default() })
+        self.product(
+            parameters,
+            x,
+            self.read(parameters)?,
+            MatmulOptions { activation: Some(activation), ..MatmulOptions::default() },
+        )
     }
 
     /// [`Linear::forward`] with elements dropped at `rate`, plus `residual`. In one pass, and rounded once, where nothing is dropped and no tape
@@ -113,12 +118,26 @@ impl Linear {
         }
         let rows = residual.elements() / self.outputs.max(1);
         let residual = residual.reshape([rows, self.outputs])?;
-        self.product(parameters, x, MatmulOptions { add: Some((&residual, 1.0)), ..MatmulOptions::default() })
+        self.product(
+            parameters,
+            x,
+            self.read(parameters)?,
+            MatmulOptions { add: Some((&residual, 1.0)), ..MatmulOptions::default() },
+        )
     }
 
-    fn product(&self, parameters: &Watched, x: &Tensor, ends: MatmulOptions<'_>) -> Result<Tensor> {
-        let weight = parameters.get(&self.weight)?;
-        let bias = self.bias.as_ref().map(|name| parameters.get(name)).transpose()?;
+    /// Weight and bias.
+    fn read<'a>(&self, parameters: &'a Watched) -> Result<(&'a Tensor, Option<&'a Tensor>)> {
+        Ok((parameters.get(&self.weight)?, self.bias.as_ref().map(|name| parameters.get(name)).transpose()?))
+    }
+
+    fn product(
+        &self,
+        parameters: &Watched,
+        x: &Tensor,
+        (weight, bias): (&Tensor, Option<&Tensor>),
+        ends: MatmulOptions<'_>,
+    ) -> Result<Tensor> {
         let Some((&last, rows)) = x.dims().split_last().filter(|(last, _)| **last == self.inputs) else {
             return Err(Error::shape_mismatch("linear", x.shape(), weight.shape(), None));
         };
@@ -150,7 +169,7 @@ impl Linear {
             return layers.iter().map(|layer| layer.forward(parameters, x)).collect();
         };
         let bias = first.bias.as_ref().map(|name| parameters.unit(name)).transpose()?;
-        let all = first.product(parameters, x, parameters.unit(&first.weight)?, bias, None)?;
+        let all = first.product(parameters, x, (parameters.unit(&first.weight)?, bias), MatmulOptions::default())?;
         let mut start = 0;
         let part = |layer: &&Linear| {
             let columns = start..start + layer.outputs;
