@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn products_of_claims_are_kept_and_no_others() {
         use polywarp_core::harness::BenchSize;
-        for (size, side) in [(BenchSize::Small, 1000), (BenchSize::Normal, 4096), (BenchSize::Large, 8192)] {
+        for (size, side) in [(BenchSize::Small, 1000), (BenchSize::Normal, 4096), (BenchSize::Large, 16384)] {
             let mut kept = crate::bench::plan(&[], Some(size), None);
             let all = kept.len();
             keep_read(&mut kept);
