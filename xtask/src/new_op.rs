@@ -413,19 +413,19 @@ ops! {
         std::env::set_current_dir(crate::root()).unwrap();
         let others = Others::read().unwrap();
         let told = |text: &str| {
-            let path = PathBuf::from("core/src/ops/fold.rs");
-            fault(&[(path, text.to_owned())], "fold", &others).unwrap_or_default()
+            let path = PathBuf::from("core/src/ops/bend.rs");
+            fault(&[(path, text.to_owned())], "bend", &others).unwrap_or_default()
         };
-        assert_eq!(told("pub struct Fold {}\n"), "");
+        assert_eq!(told("pub struct Bend {}\n"), "");
         assert!(told("pub enum SoftmaxFn {\n").contains("exported by core/src/ops/softmax.rs"));
         assert!(told("impl Tensor {\n    pub fn softmax(&self) {}\n}\n").contains("`Tensor` has a method `softmax`"));
         assert!(told("impl Default for Tensor {\n}\n").contains("`Default` is implemented for `Tensor`"));
-        assert!(told("struct Fold;\nimpl Default for Fold {\n}\n").is_empty());
-        assert!(told("mod plan;\n").contains("core/src/ops/fold/plan.rs"));
+        assert!(told("struct Bend;\nimpl Default for Bend {\n}\n").is_empty());
+        assert!(told("mod plan;\n").contains("core/src/ops/bend/plan.rs"));
         assert!(told("const A: &str = include_str!(\"../wgsl/none.wgsl\");\n").contains("none.wgsl"));
         assert!(told("use super::fold::missing;\n").contains("`fold::missing`"));
         assert!(told("pub fn pixel_pitch() {}\n").contains("`pixel_pitch` is exported"));
-        let made = |text: &str| [(PathBuf::from("core/src/ops/fold.rs"), text.to_owned())];
+        let made = |text: &str| [(PathBuf::from("core/src/ops/bend.rs"), text.to_owned())];
         let taking = |text: &str| others.taking("ArgReduce", &[], &made(text)).unwrap_or_default();
         assert!(taking("streamed::place(self)").contains("streamed.rs takes `ArgReduce`"));
         assert!(taking("use super::reduce::streamed::{reduced, place};").contains("takes `ArgReduce`"));
