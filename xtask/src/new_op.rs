@@ -423,7 +423,7 @@ ops! {
         assert!(told("struct Bend;\nimpl Default for Bend {\n}\n").is_empty());
         assert!(told("mod plan;\n").contains("core/src/ops/bend/plan.rs"));
         assert!(told("const A: &str = include_str!(\"../wgsl/none.wgsl\");\n").contains("none.wgsl"));
-        assert!(told("use super::fold::missing;\n").contains("`fold::missing`"));
+        assert!(told("use super::bend::missing;\n").contains("`bend::missing`"));
         assert!(told("pub fn pixel_pitch() {}\n").contains("`pixel_pitch` is exported"));
         let made = |text: &str| [(PathBuf::from("core/src/ops/bend.rs"), text.to_owned())];
         let taking = |text: &str| others.taking("ArgReduce", &[], &made(text)).unwrap_or_default();
