@@ -45,7 +45,7 @@ pub(crate) struct Text {
     pub bindings: Vec<Access>,
     pub buffers: String,
     /// `Wide`, `wide_identity()`, which changes nothing, `combine_wide(a, b)` and `absorb(held, x)`; along rows also `Acc`, `combine(a, b)`,
-    /// `narrow(w)` to one `Acc`, and `masked(w, live)`, of which the first states count.
+    /// `narrow(w)`, which makes one `Acc` of a `Wide`, and `masked(w, live)`, which keeps the first `live` states of one.
     pub state: String,
     /// `read_at(at, place)`: the elements there, or states that an earlier pass left, as a `Wide`.
     pub read: String,

@@ -181,12 +181,12 @@ pub(crate) struct Partials {
 }
 
 impl Partials {
-    /// Elements of a dtype.
+    /// States that are elements of a dtype.
     pub fn elements(dtype: DType) -> Partials {
         Partials { bytes: dtype.size_bytes(), quads: true, width: WIDTH }
     }
 
-    /// Structs of so many bytes.
+    /// States that are structs, of `bytes` bytes each.
     pub fn structs(bytes: u64) -> Partials {
         Partials { bytes, quads: false, width: WIDTH }
     }

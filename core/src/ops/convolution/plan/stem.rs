@@ -33,7 +33,7 @@ const MOST_INPUTS: usize = 24;
 const MOST_BYTES: u64 = 16 << 10;
 /// Pixels of all images from which it is taken: fewer are one workgroup or two, and the other way cuts the sum.
 const WORTH_PIXELS: u64 = 128;
-/// Of what tiles compute, the part that is results, one of so many at least: the other way computes each result at a quarter of the rate.
+/// Tiles may compute at most this many times as much as there are results: the generic kernel runs at about a quarter of their rate.
 const WORTH_PART: u64 = 4;
 /// Instructions that an input and a vector of weights take on their way to workgroup memory, about: they rank tiles.
 const INSTRUCTIONS_OF_INPUT: u64 = 15;
