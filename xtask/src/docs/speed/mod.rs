@@ -108,7 +108,7 @@ const GROUPS: [Group; 4] = [
         beside: "PyTorch 2.11 compiled with CUDA graphs, on an H200",
         bars: &[
             Bar {
-                label: "BERT-base trains, bf16, 32 texts",
+                label: "BERT trains, bf16, 32 texts (transformers)",
                 route: Route::Cuda,
                 ratio: Rates {
                     folder: H200,
@@ -118,7 +118,7 @@ const GROUPS: [Group; 4] = [
                 table: InTable::Yes,
             },
             Bar {
-                label: "BERT-base encodes, bf16, 32 texts",
+                label: "BERT encodes, bf16, 32 texts (plain layers)",
                 route: Route::Cuda,
                 ratio: Rates {
                     folder: H200,
