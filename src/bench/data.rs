@@ -14,12 +14,13 @@ pub(super) fn operand(device: &Device, spec: &TensorSpec, seed: u64) -> Result<B
             Tensor::random(device, spec.dtype, [elements], uniform, seed, 0)?
         }
         DType::F64 => Tensor::random(device, DType::F32, [elements], uniform, seed, 0)?.cast(DType::F64)?,
+        DType::Bool => {
+            let bits = Tensor::random(device, DType::U32, [elements], Distribution::Bits, seed, 0)?;
+            bits.binary_scalar(BinaryFn::Rem, 2)?.cast(DType::Bool)?
+        }
         dtype => {
             let words = (elements * dtype.size_bytes()).div_ceil(4);
             let bits = Tensor::random(device, DType::U32, [words], Distribution::Bits, seed, 0)?;
-            if dtype == DType::Bool {
-                return Ok(bits.cast(DType::Bool)?.buffer().clone());
-            }
             let layout = Layout::contiguous(Shape::new(&[elements])?);
             Tensor::from_buffer(device, bits.buffer().clone(), dtype, layout)?
         }
@@ -65,4 +66,32 @@ pub(super) fn metadata(device: &Device, metadata: &TensorSpec, k: u64) -> Result
     let uniform = Distribution::Uniform { low: -1.0, high: 1.0 };
     let dense = Tensor::random(device, DType::F16, Shape::new(&dims)?, uniform, 1, 0)?;
     Ok(dense.compress_2_4()?.metadata().buffer().clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operands_of_every_dtype_hold_all_that_is_asked_for() -> Result<()> {
+        let device = Device::cpu();
+        for dtype in DType::ALL {
+            let spec = TensorSpec::new(dtype, Layout::contiguous(Shape::new(&[1001])?));
+            let buffer = operand(&device, &spec, 3)?;
+            assert!(buffer.size_bytes() >= spec.required_bytes(), "{dtype}: {} bytes", buffer.size_bytes());
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn masks_are_fair_coins() -> Result<()> {
+        let device = Device::cpu();
+        let layout = Layout::contiguous(Shape::new(&[10_000])?);
+        let buffer = operand(&device, &TensorSpec::new(DType::Bool, layout), 3)?;
+        let mask = Tensor::from_buffer(&device, buffer, DType::Bool, layout)?;
+        let count = mask.cast(DType::U32)?.sum(..)?.item::<u32>()?;
+        // Seven standard deviations of 50 off.
+        assert!(count.abs_diff(5_000) < 350, "{count} of 10000");
+        Ok(())
+    }
 }
