@@ -8,7 +8,7 @@
 // Algorithm     Persistent blocks walk over tiles of D, and find their first before they wait for the kernel before this one. 1. two
 //               warps of the producer warpgroup keep a ring of STAGES tiles of A and B filled by TMA; 2. consumer
 //               warpgroups multiply every stage as it arrives and give it back one step later; 3. epilogue in registers,
-//               16 columns at a time in a rolled loop, while what the next ones need of bias, C and scales is being loaded;
+//               32 columns at a time in a rolled loop, while what the next ones need of bias, C and scales is being loaded;
 //               none where D is the rounded sums; 4. results go through shared memory to a TMA store, or, where D is not
 //               aligned for that, straight to memory; so do bare sums of 32 bits of tiles of 64 columns. Blocks of a cluster
 //               that share k leave their sums in shared memory after 2, and each ends its share of the tile from all of

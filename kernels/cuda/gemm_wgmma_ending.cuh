@@ -12,17 +12,17 @@ struct alignas(2 * sizeof(Out)) Two {
     Out x, y;
 };
 
-// Columns that are ended together, and a lane's sums of them: enough to hide the latency of what is done to each.
+// Columns that are ended together, and a lane's sums of them, where D is reduced or transposed.
 constexpr int GROUP_N = 16, GROUP_SUMS = GROUP_N / 2;
 
 // The sums of group number `group` of COUNT from FIRST on. A register's number is known when it compiles, so each group has
 // code of its own, found by halves: copies under predicates would all be issued.
-template <int FIRST, int COUNT, typename Accumulator, int SLABS, int SLAB_SUMS>
-__device__ __forceinline__ void pick_group(Accumulator (&to)[GROUP_SUMS], const Accumulator (&d)[SLABS][SLAB_SUMS], int group) {
+template <int FIRST, int COUNT, typename Accumulator, int SUMS, int SLABS, int SLAB_SUMS>
+__device__ __forceinline__ void pick_group(Accumulator (&to)[SUMS], const Accumulator (&d)[SLABS][SLAB_SUMS], int group) {
     if constexpr (COUNT == 1) {
-        constexpr int AT = FIRST * GROUP_SUMS;
+        constexpr int AT = FIRST * SUMS;
 #pragma unroll
-        for (int i = 0; i < GROUP_SUMS; ++i) {
+        for (int i = 0; i < SUMS; ++i) {
             to[i] = d[AT / SLAB_SUMS][AT % SLAB_SUMS + i];
         }
     } else if (group < FIRST + COUNT / 2) {
@@ -39,9 +39,8 @@ struct Ending {
     using Epilogue = typename C::Epilogue;
     using Accumulator = typename C::Accumulator;
 
-    // Two neighbours of C as they are kept until they are used: 16-bit ones in one register.
+    // Two neighbours of C or of the bias as they are kept until they are used: 16-bit ones in one register.
     using Pair = std::conditional_t<sizeof(Out) == 2, uint32_t, Two<Out>>;
-    static constexpr int EIGHTS = GROUP_N / 8;
 
     const Epilogue& epilogue;
     const Scales& scales;
@@ -51,11 +50,12 @@ struct Ending {
         return epilogue.is_plain() && (!C::SCALED || (scales.m == nullptr && scales.n == nullptr));
     }
 
-    // Whether C, if there is one, can be read two columns at a time from even ones on.
-    __device__ __forceinline__ bool has_c_in_pairs() const {
+    // Whether C and the bias, if there are any, can be read two columns at a time from even ones on.
+    __device__ __forceinline__ bool reads_pairs() const {
         const int64_t steps = (epilogue.ldc | epilogue.batch_stride_c) * static_cast<int64_t>(sizeof(Out));
-        const uint64_t bits = reinterpret_cast<uint64_t>(epilogue.c) | static_cast<uint64_t>(steps);
-        return epilogue.c == nullptr || bits % sizeof(Two<Out>) == 0;
+        const uint64_t of_c = reinterpret_cast<uint64_t>(epilogue.c) | static_cast<uint64_t>(steps);
+        const uint64_t bits = (epilogue.c == nullptr ? 0 : of_c) | reinterpret_cast<uint64_t>(epilogue.bias);
+        return bits % sizeof(Two<Out>) == 0;
     }
 
     // A sum as the epilogue takes it: multiplied with its row's scale, then its column's, as core orders it.
@@ -80,16 +80,18 @@ struct Ending {
         return polywarp::from_compute<Out>(x[0]);
     }
 
-    // What memory has for a group of a lane's sums: rows `row` and `row + 8`, and of every eight columns `column` and the next,
-    // as wgmma lays them out. Asked for before the group ahead of it is ended, which hides memory's latency.
+    // What memory has for a lane's sums of EIGHTS times eight columns: rows `row` and `row + 8`, and of every eight columns
+    // `column` and the next, as wgmma lays them out. Asked for before the sums ahead of it are ended, which hides memory's latency.
+    template <int EIGHTS>
     struct Beside {
-        Out bias[EIGHTS][2];
+        Pair bias[EIGHTS];
         Pair c[EIGHTS][2];
         float rows[2], columns[EIGHTS][2];
     };
 
     // Rows from `m` and columns from `n` on are outside; both columns of a pair are inside or outside.
-    __device__ __forceinline__ void load(Beside& to, uint32_t batch, uint32_t row, uint32_t column, uint32_t m,
+    template <int EIGHTS>
+    __device__ __forceinline__ void load(Beside<EIGHTS>& to, uint32_t batch, uint32_t row, uint32_t column, uint32_t m,
                                          uint32_t n) const {
         if constexpr (C::SCALED) {
 #pragma unroll
@@ -103,11 +105,11 @@ struct Ending {
             }
         }
         if (epilogue.c != nullptr) {
+            const Out* c = epilogue.c_at(batch, row, column);
 #pragma unroll
             for (int i = 0; i < EIGHTS * 2; ++i) {
-                const uint32_t at_row = row + i % 2 * 8, at = column + i / 2 * 8;
-                if (at_row < m && at < n) {
-                    to.c[i / 2][i % 2] = *reinterpret_cast<const Pair*>(epilogue.c_at(batch, at_row, at));
+                if (row + i % 2 * 8 < m && column + i / 2 * 8 < n) {
+                    to.c[i / 2][i % 2] = *reinterpret_cast<const Pair*>(c + i % 2 * 8 * epilogue.ldc + i / 2 * 8);
                 }
             }
         }
@@ -115,8 +117,7 @@ struct Ending {
 #pragma unroll
             for (int eight = 0; eight < EIGHTS; ++eight) {
                 if (column + eight * 8 < n) {
-                    to.bias[eight][0] = epilogue.bias[column + eight * 8];
-                    to.bias[eight][1] = epilogue.bias[column + eight * 8 + 1];
+                    to.bias[eight] = *reinterpret_cast<const Pair*>(epilogue.bias + column + eight * 8);
                 }
             }
         }
@@ -124,16 +125,17 @@ struct Ending {
 
     // Results before they are rounded, into other registers: sums that change in place would make the compiler serialise
     // wgmma. Of every four, two are columns of one row, and two those of the row eight below.
-    __device__ __forceinline__ void finish(Compute (&to)[GROUP_SUMS], const Accumulator (&sums)[GROUP_SUMS],
-                                           const Beside& with) const {
+    template <int EIGHTS>
+    __device__ __forceinline__ void finish(Compute (&to)[EIGHTS * 4], const Accumulator (&sums)[EIGHTS * 4],
+                                           const Beside<EIGHTS>& with) const {
 #pragma unroll
-        for (int i = 0; i < GROUP_SUMS; ++i) {
+        for (int i = 0; i < EIGHTS * 4; ++i) {
             const float row = C::SCALED ? with.rows[i / 2 % 2] : 1.0f, column = C::SCALED ? with.columns[i / 4][i % 2] : 1.0f;
             to[i] = Epilogue::multiply(epilogue.alpha, scaled(sums[i], row, column));
         }
         if (epilogue.c != nullptr) {
 #pragma unroll
-            for (int i = 0; i < GROUP_SUMS; i += 2) {
+            for (int i = 0; i < EIGHTS * 4; i += 2) {
                 const Two<Out> c = *reinterpret_cast<const Two<Out>*>(&with.c[i / 4][i / 2 % 2]);
                 to[i] = Epilogue::add(to[i], Epilogue::multiply(epilogue.beta, polywarp::to_compute(c.x)));
                 to[i + 1] = Epilogue::add(to[i + 1], Epilogue::multiply(epilogue.beta, polywarp::to_compute(c.y)));
@@ -141,8 +143,10 @@ struct Ending {
         }
         if (epilogue.bias != nullptr) {
 #pragma unroll
-            for (int i = 0; i < GROUP_SUMS; ++i) {
-                to[i] = Epilogue::add(to[i], polywarp::to_compute(with.bias[i / 4][i % 2]));
+            for (int i = 0; i < EIGHTS * 4; i += 2) {
+                const Two<Out> bias = *reinterpret_cast<const Two<Out>*>(&with.bias[i / 4]);
+                to[i] = Epilogue::add(to[i], polywarp::to_compute(bias.x));
+                to[i + 1] = Epilogue::add(to[i + 1], polywarp::to_compute(bias.y));
             }
         }
         branchless::activate<Out>(to, epilogue.activation);

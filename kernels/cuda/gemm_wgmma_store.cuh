@@ -21,8 +21,13 @@ struct Store {
     static constexpr int CHUNKS_A_WARP = C::CHUNKS_A_WARP;
     using Sums = Accumulator[SLABS][BLOCK_N / 2];
 
-    static constexpr int GROUPS_A_SLAB = BLOCK_N / GROUP_N, GROUPS_A_CHUNK = CHUNK_N / GROUP_N;
-    static constexpr int GROUPS = SLABS * GROUPS_A_SLAB;
+    // Columns that are ended together. The more there are, the more of what is done to each goes on at once, for two or three warps
+    // are not enough to hide how long an instruction takes; but what memory has for them takes registers twice, and each
+    // activation's code is as long as they are many. Scales of blocks leave no registers for more than 16.
+    static constexpr int ENDED_N = C::BLOCK_SCALED ? 16 : 32, ENDED_SUMS = ENDED_N / 2;
+    static constexpr int ENDED_A_SLAB = BLOCK_N / ENDED_N, ENDED_A_CHUNK = CHUNK_N / ENDED_N, GROUPS = SLABS * ENDED_A_SLAB;
+    using Beside = typename Ending::template Beside<ENDED_N / 8>;
+    static_assert(BLOCK_N % ENDED_N == 0 || C::TRANSPOSED);
 
     // 16 columns of one chunk of a warp's rows, those from 16 `part` on, swizzled by 128 bytes as its tensor map says: 16-byte
     // unit u of row r stands at u ^ (r % 8).
@@ -176,32 +181,32 @@ struct Store {
                                                        uint32_t staging, const Ending& ending, const Problem& problem,
                                                        const Tile& tile, uint32_t first_row, uint32_t lane) {
         const uint32_t row = tile.m + first_row + lane / 4, column = tile.n + lane % 4 * 2;
-        const auto load = [&](typename Ending::Beside& to, int group) {
-            ending.load(to, tile.batch, row + group / GROUPS_A_SLAB * SLAB_M, column + group % GROUPS_A_SLAB * GROUP_N,
+        const auto load = [&](Beside& to, int group) {
+            ending.load(to, tile.batch, row + group / ENDED_A_SLAB * SLAB_M, column + group % ENDED_A_SLAB * ENDED_N,
                         tile.end, problem.n);
         };
-        typename Ending::Beside next;
+        Beside next;
         load(next, 0);
         uint32_t buffer = staging;
 #pragma unroll 1
         for (int group = 0; group < GROUPS; ++group) {
-            const typename Ending::Beside with = next;
+            const Beside with = next;
             if (group + 1 < GROUPS) {
                 load(next, group + 1);
             }
-            Accumulator sums[GROUP_SUMS];
+            Accumulator sums[ENDED_SUMS];
             pick_group<0, GROUPS>(sums, d, group);
-            Compute ended[GROUP_SUMS];
+            Compute ended[ENDED_SUMS];
             ending.finish(ended, sums, with);
-            const int chunk = group / GROUPS_A_CHUNK, within = group % GROUPS_A_CHUNK;
+            const int chunk = group / ENDED_A_CHUNK, within = group % ENDED_A_CHUNK;
             if (within == 0) {
                 buffer = take_buffer(staging, chunk, lane);
             }
 #pragma unroll
-            for (int part = 0; part < GROUP_N / 16; ++part) {
-                stage(ended + part * 8, buffer, within * (GROUP_N / 16) + part, lane);
+            for (int part = 0; part < ENDED_N / 16; ++part) {
+                stage(ended + part * 8, buffer, within * (ENDED_N / 16) + part, lane);
             }
-            if (within == GROUPS_A_CHUNK - 1) {
+            if (within == ENDED_A_CHUNK - 1) {
                 send_buffer(map_d, out, buffer, shared + (buffer - staging), chunk, problem, tile, first_row, lane);
             }
         }
@@ -250,7 +255,7 @@ struct Store {
     __device__ static __forceinline__ void finish(Sums& d, const CUtensorMap* map_d, Out* out, uint8_t* shared,
                                                   uint32_t staging, const Ending& ending, const Problem& problem,
                                                   const Tile& tile, uint32_t first_row, uint32_t lane) {
-        if (!problem.store_by_tma || !ending.has_c_in_pairs()) {
+        if (!problem.store_by_tma || !ending.reads_pairs()) {
             store_staged(d, out + tile.layer * problem.batch_stride, shared, ending, problem, tile, first_row, lane);
             return;
         }

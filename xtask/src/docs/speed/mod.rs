@@ -121,7 +121,7 @@ const GROUPS: [Group; 4] = [
                 label: "BERT encodes, bf16, 32 texts (plain layers)",
                 route: Route::Cuda,
                 ratio: Rates {
-                    folder: H200,
+                    folder: "h200-2026-11-29b/",
                     ours: Line { file: "encode.jsonl", case: "bert-base encode bf16 b32", device: "cuda:0" },
                     theirs: text!("torch-encode.txt", "bert-base encode bf16 b32", " ms, "),
                 },
