@@ -231,4 +231,24 @@ mod tests {
         let none = text(&table);
         assert_eq!(none.lines().count(), table.rows.len() + 2, "{none}");
     }
+
+    #[test]
+    fn faults_are_named_and_of_others_three_and_a_number() {
+        let skipped = |number: usize, reason: &str, fault| crate::bench::Skipped {
+            case: format!("case {number}"),
+            device: "wgpu:0".to_owned(),
+            reason: reason.to_owned(),
+            fault,
+        };
+        let mut table = crate::bench::html::tests::table();
+        table.skipped = (0..MOST_NAMED + 1).map(|number| skipped(number, "too large", false)).collect();
+        table.skipped.extend((0..MOST_NAMED).map(|number| skipped(number, "not here", false)));
+        table.skipped.extend((0..MOST_NAMED + 1).map(|number| skipped(number, "wrong", true)));
+        let mut text = String::new();
+        write_all(&table, &mut text).unwrap();
+        let line = |reason: &str| text.lines().find(|line| line.ends_with(reason)).unwrap();
+        assert_eq!(line("too large"), "  case 0, case 1, case 2 and 4 others on wgpu:0: too large");
+        assert!(line("not here").contains("case 4, case 5 on"), "{text}");
+        assert!(line("wrong").starts_with("  FAULT case 0,") && line("wrong").contains("case 5, case 6 on"), "{text}");
+    }
 }

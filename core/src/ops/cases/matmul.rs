@@ -77,6 +77,7 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
     windows(&mut cases);
     batches(&mut cases);
     epilogues(level, &mut cases);
+    endings_in_pairs(level, &mut cases);
     special(&mut cases);
     scaled::cases(level, &mut cases);
     blocks::cases(level, &mut cases);
@@ -279,6 +280,23 @@ fn epilogues(level: Level, cases: &mut Vec<Case>) {
     let unread = with_epilogue(product(DType::F32, dims, [DENSE; 2]), Epilogue { beta: Some(0.0), ..plain });
     let uniform = Values::Uniform(-1.0, 1.0);
     add(cases, FAMILY, unread, &[uniform, uniform, Values::Constant(f64::NAN)]);
+}
+
+/// Every activation of rows of whole vectors, with C and a bias that start and lie as vectors do: kernels read them two elements at
+/// a time. Those of [`with_epilogue`] do not.
+fn endings_in_pairs(level: Level, cases: &mut Vec<Case>) {
+    let ended = |dtype, [m, n, k]: [u64; 3], activation| {
+        let op = product(dtype, [m, n, k], [DENSE; 2])?;
+        let to = op.output.dtype;
+        let (c, bias) = (DENSE.spec(to, &[m, n])?, DENSE.spec(to, &[n])?);
+        Matmul { alpha: 0.7, beta: 1.3, c: Some(c), bias: Some(bias), activation: Some(activation), ..op }.check()
+    };
+    for f in UnaryFn::ALL.into_iter().filter(|f| f.is_activation()) {
+        for dtype in level.list(&[DType::F32, DType::F16], &[DType::BF16, DType::F64, DType::F8E5M2]) {
+            // Several tiles of 64 columns, and a part of one.
+            add(cases, FAMILY, ended(dtype, [75, 136, 40], f), &[Values::Uniform(-1.0, 1.0); 4]);
+        }
+    }
 }
 
 fn special(cases: &mut Vec<Case>) {
