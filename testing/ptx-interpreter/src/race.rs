@@ -1,7 +1,7 @@
 //! Finds accesses of two threads to one byte, one of them a write, that nothing orders.
 //!
 //! Per byte the last write and the readers since are remembered with the time they happened: the block's barrier count,
-//! and the warp's count of `bar.warp.sync`. Two accesses of one block are ordered when a barrier lies between them, two
+//! and the warp's count of `bar.warp.sync`. Bytes that every access so far took together share one memory. Two accesses of one block are ordered when a barrier lies between them, two
 //! of one warp also when a `bar.warp.sync` does (taken to be of the whole warp), two of different blocks never. Strong
 //! accesses (atomics, relaxed, volatile) do not race with each other. Writing the value that is already there is not
 //! reported as write after write: threads may agree on a value.
@@ -56,10 +56,15 @@ pub(crate) struct Found {
     pub(crate) byte: usize,
 }
 
+/// Widest access of a thread, in bytes; all are powers of two, at multiples of themselves.
+const WIDEST: usize = 16;
+
 /// The history of a range of bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Shadow {
     cells: Vec<Cell>,
+    /// Bytes of a cell, a power of two: no access so far began or ended within one.
+    grain: usize,
 }
 
 impl Access {
@@ -87,16 +92,25 @@ impl Access {
 
 impl Shadow {
     pub(crate) fn new(bytes: usize) -> Shadow {
-        Shadow { cells: vec![Cell::default(); bytes] }
+        Shadow { cells: vec![Cell::default(); bytes.div_ceil(WIDEST)], grain: WIDEST }
+    }
+
+    /// Forgets all accesses.
+    pub(crate) fn clear(&mut self) {
+        self.cells.fill(Cell::default());
     }
 
     pub(crate) fn access(&mut self, at: usize, bytes: usize, kind: Kind, actor: Actor) -> Result<(), Found> {
-        for (byte, cell) in self.cells[at..at + bytes].iter_mut().enumerate() {
+        if !(at | bytes).is_multiple_of(self.grain) {
+            self.divide(1 << (at | bytes).trailing_zeros());
+        }
+        let grain = self.grain;
+        for (index, cell) in self.cells[at / grain..(at + bytes) / grain].iter_mut().enumerate() {
             let found = |what, access: Access| Found {
                 what,
                 thread: u32::from(access.thread),
                 epoch: access.epoch,
-                byte: at + byte,
+                byte: at + index * grain,
             };
             match kind {
                 Kind::Read => {
@@ -124,6 +138,14 @@ impl Shadow {
         }
         Ok(())
     }
+
+    /// Remembers `grain` bytes at a time from now on, a part of those of before.
+    #[cold]
+    fn divide(&mut self, grain: usize) {
+        let parts = self.grain / grain;
+        self.cells = self.cells.iter().flat_map(|cell| std::iter::repeat_n(*cell, parts)).collect();
+        self.grain = grain;
+    }
 }
 
 impl Access {
@@ -144,5 +166,47 @@ impl Access {
                 || (same_warp && self.thread != new.thread && self.sync == actor.sync);
         }
         new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn thread(thread: u32) -> Actor {
+        Actor { epoch: 1, block_epoch: 1, sync: 0, thread, strong: false }
+    }
+
+    const WRITE: Kind = Kind::Write { changes: true };
+
+    #[test]
+    fn histories_of_wide_accesses_are_those_of_their_bytes() {
+        // What one shadow finds, asked byte by byte, another finds whole: for each width after each.
+        for before in [1, 2, 4, 8, 16] {
+            for after in [1, 2, 4, 8, 16] {
+                for at in (0..48).step_by(after) {
+                    let mut shadow = Shadow::new(48);
+                    shadow.access(16, before, WRITE, thread(0)).ok().unwrap();
+                    shadow.access(32, before, Kind::Read, thread(1)).ok().unwrap();
+                    let found = shadow.access(at, after, WRITE, thread(2)).err().map(|found| (found.what, found.byte));
+                    let hit = |start: usize| at < start + before && start < at + after;
+                    let expected = match () {
+                        () if hit(16) => Some(("write after write", at.max(16))),
+                        () if hit(32) => Some(("write after read", at.max(32))),
+                        () => None,
+                    };
+                    assert_eq!(found, expected, "{before} bytes, then {after} at {at}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_cleared_history_is_empty() {
+        let mut shadow = Shadow::new(5);
+        shadow.access(4, 1, WRITE, thread(0)).ok().unwrap();
+        assert!(shadow.access(4, 1, WRITE, thread(1)).is_err());
+        shadow.clear();
+        assert!(shadow.access(4, 1, WRITE, thread(2)).is_ok());
     }
 }

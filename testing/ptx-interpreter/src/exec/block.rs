@@ -60,7 +60,7 @@ impl Block {
         self.index = index;
         self.first_epoch = epoch;
         if check_races {
-            self.shadow = Some(Shadow::new(self.shared.len()));
+            self.shadow.get_or_insert_with(|| Shadow::new(self.shared.len())).clear();
         }
         // Bytes that are no number as a float of any width.
         self.shared.fill(0xFF);
