@@ -1,17 +1,15 @@
 // Computes      out[column] = x[0, column] o x[1, column] o ... over one axis of a strided source, or one partial per slab of it.
 // Algorithm     1. DEEP threads walk down a column (a vector of WIDTH columns) with ITEMS independent accumulators each;
-//               2. a thread folds its accumulators; 3. the DEEP threads fold theirs by halves in workgroup memory.
+//               2. a thread folds its accumulators; 3. the DEEP threads fold theirs in workgroup memory (pieces/workgroup_fold.wgsl).
 // Tiling        LANES vectors of columns side by side, params.slab rows a workgroup.
 // Mapping       block = workgroup % blocks, slab = workgroup / blocks; thread t owns vector t % LANES, rows t / LANES + i * DEEP.
 // Shared memory THREADS * sizeof(Wide).
 // Traffic       every element read once: memory bound.
 // Numerics      a chain of about slab / (DEEP * ITEMS) + ITEMS + log2(DEEP) additions, always in the same order.
-// Requires      prelude: Wide, LANES, DEEP, ITEMS, THREADS = LANES * DEEP; wide_identity, combine_wide, absorb, read_at, write_wide, base_of,
-//               out_of; struct Params (outputs counts vectors).
+// Requires      prelude: Wide, LANES, DEEP, ITEMS, THREADS = LANES * DEEP; fold_down; wide_identity, combine_wide, absorb, read_at, write_wide,
+//               base_of, out_of; struct Params (outputs counts vectors).
 // Measured      H200, Vulkan, 2026-11-21, f32 16384 x 16384: 4.00 TB/s; copy: 4.05
 //               (benches/results/h200-2026-11-21). Repeat: polywarp bench --suite reduce.
-var<workgroup> partial: array<Wide, THREADS>;
-
 @compute @workgroup_size(THREADS)
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
@@ -49,13 +47,6 @@ fn main(
     }
     var total = held[0];
     for (var i = 1u; i < ITEMS; i++) { total = combine_wide(total, held[i]); }
-    if DEEP > 1u {
-        partial[thread] = total;
-        for (var half = DEEP / 2u; half > 0u; half /= 2u) {
-            workgroupBarrier(); // the values of the round before are there
-            if deep < half { partial[thread] = combine_wide(partial[thread], partial[thread + half * LANES]); }
-        }
-        total = partial[thread]; // each first thread wrote its own
-    }
+    total = fold_down(total, thread);
     if mine && deep == 0u { write_wide(slab * params.outputs + out_of(column), total); }
 }

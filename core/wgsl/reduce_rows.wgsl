@@ -1,43 +1,15 @@
 // Computes      out[row] = x[row, 0] o x[row, 1] o ... over one axis of a strided source, or one partial result per slab of it.
 // Algorithm     1. LANES threads walk a row with ITEMS independent accumulators each; 2. a thread folds its accumulators;
-//               3. the threads of a row fold theirs in workgroup memory, in two short levels instead of log2(LANES) barriers.
+//               3. the threads of a row fold theirs in workgroup memory (pieces/workgroup_fold.wgsl).
 // Tiling        THREADS / LANES rows a workgroup; slabs of params.slab vectors of WIDTH elements.
 // Mapping       row = workgroup / slabs * ROWS + thread / LANES; thread t owns vectors t % LANES + i * LANES of its slab.
 // Shared memory (THREADS + ROWS * HEADS) * sizeof(Acc).
 // Traffic       every element read once: memory bound.
 // Numerics      a chain of about count / (LANES * ITEMS * WIDTH) + ITEMS + FAN + HEADS additions, always in the same order.
-// Requires      prelude: Acc, Wide, LANES, ITEMS, WIDTH, THREADS; wide_identity, combine, combine_wide, absorb, narrow, masked,
-//               read_at, write_at, base_of; struct Params.
+// Requires      prelude: Acc, Wide, LANES, ITEMS, WIDTH, THREADS; ROWS, fold_row; wide_identity, combine_wide, absorb,
+//               narrow, masked, read_at, write_at, base_of; struct Params.
 // Measured      H200, Vulkan, 2026-11-21, f32: 16384 rows of 16384 at 4.19 TB/s, sum of 2^28 at 3.75; copy: 4.05
 //               (benches/results/h200-2026-11-21). Repeat: polywarp bench --suite reduce.
-const ROWS = THREADS / LANES;
-const FAN = select(select(32u, 16u, LANES <= 256u), 4u, LANES <= 32u);
-const HEADS = select(LANES / FAN, 1u, LANES <= FAN);
-const SPAN = LANES / HEADS;
-
-var<workgroup> fold_all: array<Acc, THREADS>;
-var<workgroup> fold_head: array<Acc, ROWS * HEADS>;
-
-// The values of LANES consecutive threads folded; the first of them gets the result.
-fn fold(value: Acc, thread: u32) -> Acc {
-    if LANES == 1u { return value; }
-    let lane = thread % LANES;
-    let row = thread / LANES;
-    fold_all[thread] = value;
-    workgroupBarrier(); // every thread's value is there
-    if lane < HEADS {
-        var total = fold_all[thread];
-        for (var i = 1u; i < SPAN; i++) { total = combine(total, fold_all[thread + i * HEADS]); }
-        fold_head[row * HEADS + lane] = total;
-    }
-    workgroupBarrier(); // the heads are there
-    var total = fold_head[row * HEADS];
-    if lane == 0u {
-        for (var i = 1u; i < HEADS; i++) { total = combine(total, fold_head[row * HEADS + i]); }
-    }
-    return total;
-}
-
 @compute @workgroup_size(THREADS)
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
@@ -75,6 +47,6 @@ fn main(
     }
     var mine = held[0];
     for (var i = 1u; i < ITEMS; i++) { mine = combine_wide(mine, held[i]); }
-    let total = fold(narrow(mine), thread);
+    let total = fold_row(narrow(mine), thread);
     if row < params.outputs && lane == 0u { write_at(row * params.slabs + slab, total); }
 }

@@ -8,58 +8,13 @@
 // Numerics      f32 (f64 for f64). Keys are the bits of the floats in their order, NaN highest, so that rows holding NaN or +inf, or nothing
 //               but -inf, are told apart without arithmetic on them.
 // Requires      from plans/softmax.rs. Types: S, f32 or f64; U, its bits; V, a vector of WIDTH S (1 or 4 neighbours of a row), and K, one of U.
-//               Constants: LANES, ITEMS, THREADS; FULL, whether rows are LANES * ITEMS vectors; LOG, whether the logarithm is wanted.
+//               ROWS, fold_highest, fold_sum: pieces/workgroup_fold.wgsl. Constants: LANES, ITEMS, THREADS; FULL, whether rows are LANES * ITEMS vectors; LOG, whether the logarithm is wanted.
 //               params: rows; units, the vectors of a row; stride, units of x from one to the next; target_base, where y begins;
 //               lowest, the bits of -inf. base_of(row), where a row of x begins; load(at), store(at, v); highest_of and sum_of, of the
 //               parts of one vector. key_of, anchor_of, exp_of: softmax_scalar.wgsl; factor_of: softmax_factor.wgsl.
 // Measured      H200, Vulkan, 2026-11-21, f32 16384 x 16384: 3.90 TB/s; copy: 4.05
 //               (benches/results/h200-2026-11-21). Repeat: polywarp bench --suite softmax.
-const ROWS = THREADS / LANES;
-// A row's LANES values are folded in two rounds: HEADS threads fold SPAN values each, then all threads fold the heads. FAN: the values
-// that a head folds, so many that both rounds are about as long.
-const FAN = select(select(32u, 16u, LANES <= 256u), 4u, LANES <= 32u);
-const HEADS = select(LANES / FAN, 1u, LANES <= FAN);
-const SPAN = LANES / HEADS;
-
-var<workgroup> fold_all: array<U, THREADS>;
-var<workgroup> fold_head: array<U, ROWS * HEADS>;
-
-// The largest value of LANES consecutive threads, for all of them.
-fn fold_highest(value: U, thread: u32) -> U {
-    if LANES == 1u { return value; }
-    let lane = thread % LANES;
-    let row = thread / LANES;
-    fold_all[thread] = value;
-    workgroupBarrier(); // every thread's value is there
-    if lane < HEADS {
-        var highest = value;
-        for (var i = 1u; i < SPAN; i++) { highest = max(highest, fold_all[thread + i * HEADS]); }
-        fold_head[row * HEADS + lane] = highest;
-    }
-    workgroupBarrier(); // the heads are there
-    var highest = fold_head[row * HEADS];
-    for (var i = 1u; i < HEADS; i++) { highest = max(highest, fold_head[row * HEADS + i]); }
-    return highest;
-}
-
-// The sum of the values of LANES consecutive threads, for all of them.
-fn fold_sum(value: S, thread: u32) -> S {
-    if LANES == 1u { return value; }
-    let lane = thread % LANES;
-    let row = thread / LANES;
-    workgroupBarrier(); // the heads of the fold before have been read
-    fold_all[thread] = bitcast<U>(value);
-    workgroupBarrier(); // every thread's value is there
-    if lane < HEADS {
-        var total = value;
-        for (var i = 1u; i < SPAN; i++) { total += bitcast<S>(fold_all[thread + i * HEADS]); }
-        fold_head[row * HEADS + lane] = bitcast<U>(total);
-    }
-    workgroupBarrier(); // the heads are there
-    var total = bitcast<S>(fold_head[row * HEADS]);
-    for (var i = 1u; i < HEADS; i++) { total += bitcast<S>(fold_head[row * HEADS + i]); }
-    return total;
-}
+fn add(a: S, b: S) -> S { return a + b; }
 
 @compute @workgroup_size(THREADS)
 fn main(

@@ -1,7 +1,7 @@
 // Computes      the largest key and the sum of exp(x - largest) of every column of a strided source, or of one slab of it.
 // Algorithm     1. DEEP threads walk down a column (a vector of WIDTH columns), BLOCK rows at a time: the largest key of the
 //               block first, then the sum so far is scaled to it once, then the block's exponentials are added; 2. the
-//               DEEP threads fold theirs by halves in workgroup memory.
+//               DEEP threads fold theirs in workgroup memory (pieces/workgroup_fold.wgsl).
 // Tiling        LANES vectors of columns side by side, params.slab rows a workgroup.
 // Mapping       that of reduce_columns.wgsl.
 // Shared memory THREADS * sizeof(Wide).
@@ -9,11 +9,9 @@
 // Numerics      a chain of about slab / DEEP + log2(DEEP) additions, and an exponential's error for each time the largest
 //               grows, always in the same order.
 // Requires      prelude: Wide, V, K, LANES, DEEP, BLOCK, THREADS = LANES * DEEP; softmax_scalar.wgsl, softmax_stats.wgsl;
-//               combine_wide, shrink_wide, anchor_wide, load, write_wide, base_of, out_of; struct Params (outputs counts vectors).
+//               fold_down, combine_wide, shrink_wide, anchor_wide, load, write_wide, base_of, out_of; struct Params (outputs counts vectors).
 // Measured      not measured; reduce_columns.wgsl in its place, with softmax_apply.wgsl: 1.64 TB/s for f32 16384 x 16384 on an H200,
 //               Vulkan, 2026-11-21; copy: 4.05 (benches/results/h200-2026-11-21).
-var<workgroup> partial: array<Wide, THREADS>;
-
 // `held` and the first `live` rows of a block.
 fn absorb_block(held: Wide, taken: array<V, BLOCK>, live: u32) -> Wide {
     var rows = taken;
@@ -55,13 +53,6 @@ fn main(
             total = absorb_block(total, taken, (end - row + DEEP - 1u) / DEEP);
         }
     }
-    if DEEP > 1u {
-        partial[thread] = total;
-        for (var half = DEEP / 2u; half > 0u; half /= 2u) {
-            workgroupBarrier(); // the values of the round before are there
-            if deep < half { partial[thread] = combine_wide(partial[thread], partial[thread + half * LANES]); }
-        }
-        total = partial[thread]; // each first thread wrote its own
-    }
+    total = fold_down(total, thread);
     if mine && deep == 0u { write_wide(slab * params.outputs + out_of(column), total); }
 }

@@ -7,20 +7,15 @@
 //               of them whatever the row does: what lies before the first and behind the last whole unit is taken element by element.
 //               Where elements are no neighbours a unit is one of them.
 // Mapping       row = workgroup / slabs * ROWS + thread / LANES; thread t owns units t % LANES + i * LANES of its slab.
-// Shared memory (THREADS + ROWS * HEADS) * sizeof(Folds_0).
+// Shared memory (THREADS + ROWS * HEADS) * sizeof(Folds).
 // Traffic       every element read once: memory bound.
 // Numerics      f32 (f64 for f64); a chain of about units / LANES + FAN + HEADS additions, and an exponential's error for each time the
 //               largest grows, always in the same order. NaN is seen by its bits. Differences end at FLOOR, whose exponential is 0, so
 //               that no infinite one counts.
 // Requires      prelude: S, U, V, K; LANES, THREADS, BLOCK, PER, PAIRED (whether a unit is two V), RUN (whether elements are neighbours),
 //               TOTAL, FLOOR, LOWEST; Raw, load_raw(at), low_of(raw), high_of(raw), load_one(at), lone(x, rest); higher, higher_s,
-//               highest_of, sum_of; softmax_scalar.wgsl, softmax_stats.wgsl; Folds_0, joined, fold_0 (rows_fold.wgsl), end_row; struct Params.
+//               highest_of, sum_of; softmax_scalar.wgsl, softmax_stats.wgsl; Folds, joined; ROWS, fold_row (pieces/workgroup_fold.wgsl); end_row; struct Params.
 // Measured      not measured.
-const ROWS = THREADS / LANES;
-const FAN = select(select(32u, 16u, LANES <= 256u), 4u, LANES <= 32u);
-const HEADS = select(LANES / FAN, 1u, LANES <= FAN);
-const SPAN = LANES / HEADS;
-
 // What a thread holds of its row: the largest number, the sums scaled to it, the largest bits without a sign, the sums of elements.
 struct Lane { highest: S, sum: V, sizes: K, total: V }
 
@@ -115,6 +110,6 @@ fn main(
             held = absorb(held, taken, (units - at + LANES - 1u) / LANES, V(nothing));
         }
     }
-    let all = fold_0(joined(state_of(held, nothing), sum_of(held.total)), thread);
+    let all = fold_row(joined(state_of(held, nothing), sum_of(held.total)), thread);
     if row < params.outputs && lane == 0u { end_row(row * params.slabs + slab, all); }
 }

@@ -2,10 +2,11 @@
 //!
 //! A fold says what its state is and how two become one, how elements are read as states, and what the last becomes ([`Text`]). The rest is
 //! here, once: which axes go in which pass, along rows or down columns, in slabs whose partial states a later pass reads (`fold/passes.rs`);
-//! loops, places, quads and parameters (`fold/frame.rs`). Axes without elements have no passes: operations refuse them, or write constants.
+//! loops, places, quads and parameters (`fold/frame.rs`); how the threads of a workgroup join their states (`fold/workgroup.rs`). Axes without elements have no passes: operations refuse them, or write constants.
 
 pub(crate) mod frame;
 pub(crate) mod passes;
+pub(crate) mod workgroup;
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -122,7 +123,7 @@ mod tests {
                 state: frame.sum(self.x),
                 read: FOLD.fill("read", holes!(value)),
                 finish: frame.stores(|at, v| format!("store_y({at}, {v})"), "v", |i| format!("v[{i}]")),
-                body: frame.body().to_owned(),
+                body: frame.body(),
                 ..Text::default()
             }
         }

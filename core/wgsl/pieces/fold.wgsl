@@ -8,17 +8,17 @@ fn absorb(held: Wide, x: Wide) -> Wide { return combine_wide(held, x); }
 fn narrow(w: Wide) -> Acc { return w; }
 fn masked(w: Wide, live: u32) -> Wide { return w; }
 
-//# sum
+//# combine: by one expression, of one accumulator and of vectors of them
 alias Acc = $acc;
 alias Wide = $wide;
-fn wide_identity() -> Wide { return Wide(); }
-fn combine(a: Acc, b: Acc) -> Acc { return a + b; }
-fn combine_wide(a: Wide, b: Wide) -> Wide { return a + b; }
+fn wide_identity() -> Wide { return Wide($identity); }
+fn combine(a: Acc, b: Acc) -> Acc { return $combined; }
+fn combine_wide(a: Wide, b: Wide) -> Wide { return $combined; }
 
-//# sum of quad
-fn narrow(w: Wide) -> Acc { return (w.x + w.y) + (w.z + w.w); }
+//# quad: where Wide is four Acc
+fn narrow(w: Wide) -> Acc { return combine(combine(w.x, w.y), combine(w.z, w.w)); }
 fn masked(w: Wide, live: u32) -> Wide {
-    return select(Wide(), w, vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(live));
+    return select(wide_identity(), w, vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(live));
 }
 
 //# read

@@ -1,17 +1,4 @@
-// Pieces: what a reduction makes of elements, accumulators and results, for the loops of reduce_rows.wgsl and reduce_columns.wgsl.
-
-//# combine
-alias Acc = $acc;
-alias Wide = $wide;
-fn wide_identity() -> Wide { return Wide($identity); }
-fn combine(a: Acc, b: Acc) -> Acc { return $combined; }
-fn combine_wide(a: Wide, b: Wide) -> Wide { return $combined; }
-
-//# quad
-fn narrow(w: Wide) -> Acc { return combine(combine(w.x, w.y), combine(w.z, w.w)); }
-fn masked(w: Wide, live: u32) -> Wide {
-    return select(wide_identity(), w, vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(live));
-}
+// Pieces: what a reduction makes of elements and results, for the loops of reduce_rows.wgsl and reduce_columns.wgsl.
 
 //# lift truth
 fn lift(x: $x) -> Wide {

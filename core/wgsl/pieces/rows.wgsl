@@ -5,11 +5,6 @@ const WIDTH = ${width}u;
 const LANES = ${lanes}u;
 const THREADS = ${threads}u;
 const ITEMS = ${items}u;
-const ROWS = THREADS / LANES;
-const FAN = select(select(32u, 16u, LANES <= 256u), 4u, LANES <= 32u);
-const HEADS = select(LANES / FAN, 1u, LANES <= FAN);
-const SPAN = LANES / HEADS;
-
 // Vector number i of a lane, in a row.
 fn place(lane: u32, i: u32) -> u32 { return $at; }
 

@@ -90,20 +90,20 @@ fn low_of(raw: Raw) -> V { return raw; }
 fn high_of(raw: Raw) -> V { return raw; }
 
 //# row of states: what the threads of a row have, joined
-struct Folds_0 { state: State, }
-fn joined(state: State, total: S) -> Folds_0 { return Folds_0(state); }
-fn combine_0(a: Folds_0, b: Folds_0) -> Folds_0 {
-    return Folds_0(combine(a.state, b.state));
+struct Folds { state: State, }
+fn joined(state: State, total: S) -> Folds { return Folds(state); }
+fn combine_folds(a: Folds, b: Folds) -> Folds {
+    return Folds(combine(a.state, b.state));
 }
-fn end_row(index: u32, all: Folds_0) { end(index, all.state, S()); }
+fn end_row(index: u32, all: Folds) { end(index, all.state, S()); }
 
 //# row of states and sums: where the ending needs the sum of the elements
-struct Folds_0 { state: State, total: S, }
-fn joined(state: State, total: S) -> Folds_0 { return Folds_0(state, total); }
-fn combine_0(a: Folds_0, b: Folds_0) -> Folds_0 {
-    return Folds_0(combine(a.state, b.state), a.total + b.total);
+struct Folds { state: State, total: S, }
+fn joined(state: State, total: S) -> Folds { return Folds(state, total); }
+fn combine_folds(a: Folds, b: Folds) -> Folds {
+    return Folds(combine(a.state, b.state), a.total + b.total);
 }
-fn end_row(index: u32, all: Folds_0) { end(index, all.state, all.total); }
+fn end_row(index: u32, all: Folds) { end(index, all.state, all.total); }
 
 //# wide quad
 struct Quad { key: K, sum: V }

@@ -52,7 +52,7 @@ impl Fold for Positions {
             state: self.state(frame),
             read: self.read(frame),
             finish: self.finish(frame),
-            body: source + frame.body(),
+            body: source + &frame.body(),
             ..Text::default()
         }
     }

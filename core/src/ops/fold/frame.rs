@@ -6,6 +6,7 @@
 use crate::Result;
 
 use super::passes::{ITEMS, Pass, Walk};
+use super::workgroup::{self, RowFold};
 use crate::plan::{Access, Caps, KernelKey, Launch};
 use crate::wgsl::element::{Element, Form};
 use crate::wgsl::index::{decode, in_vectors};
@@ -99,8 +100,13 @@ impl Frame {
 
     /// Sums of floats, as they are read.
     pub fn sum(&self, element: Element) -> String {
-        let sum = FOLD.fill("sum", holes!(acc = element.scalar(), wide = self.wide(element))) + FOLD.get("absorb");
-        sum + FOLD.get(if self.quad { "sum of quad" } else { "one" })
+        self.combining([element.scalar(), &self.wide(element)], "", "a + b")
+    }
+
+    /// States of type `acc`, or of `wide` side by side, that one expression combines, of `a` and `b`; they are read as such.
+    pub fn combining(&self, [acc, wide]: [&str; 2], identity: &str, combined: &str) -> String {
+        let state = FOLD.fill("combine", holes!(acc, wide, identity, combined)) + FOLD.get("absorb");
+        state + FOLD.get(if self.quad { "quad" } else { "one" })
     }
 
     /// `write_at` or `write_wide`, where states leave one by one: `write` is the statement for result number `index`, made of `whole` or, of
@@ -131,10 +137,13 @@ impl Frame {
     }
 
     /// The loops.
-    pub fn body(&self) -> &'static str {
+    pub fn body(&self) -> String {
         match self.walk {
-            Walk::Rows { .. } => include_str!("../../../wgsl/reduce_rows.wgsl"),
-            Walk::Columns { .. } => include_str!("../../../wgsl/reduce_columns.wgsl"),
+            Walk::Rows { .. } => {
+                let fold = RowFold { name: "row", value: "Acc", combine: "combine", again: false };
+                [workgroup::rows(), &fold.text(), include_str!("../../../wgsl/reduce_rows.wgsl")].concat()
+            }
+            Walk::Columns { .. } => [workgroup::column(), include_str!("../../../wgsl/reduce_columns.wgsl")].concat(),
         }
     }
 

@@ -21,7 +21,7 @@ const ENOUGH_COLUMN_GROUPS: u64 = 4096;
 /// Columns side by side at least, where none are read as quads.
 const WIDTH: u64 = 32;
 
-/// The most values that a thread folds in the end, of each of two levels (`reduce_rows.wgsl`).
+/// The most values that a thread folds in the end, of each of two levels (`pieces/workgroup_fold.wgsl`).
 pub(crate) const MOST_FOLDED: u64 = 32;
 /// Rounds of loops for each vector (`Rows`) or element (`Columns`) that a thread takes from its slab, no fewer: 11 for four in the
 /// loops of reductions, 28 for eight in `softmax_columns.wgsl`; and those of a slab, whatever its length.

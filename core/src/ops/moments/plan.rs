@@ -52,7 +52,7 @@ impl Fold for Sets {
         let write_one = TEXT.get(if self.last { "results" } else { "sets" });
         let lane = |i| format!("Acc(v.count, v.mean[{i}], v.squares[{i}])");
         let (buffers, read, body) = match frame.partial {
-            true => (String::new(), FOLD.fill("states", holes!(state = "Acc")), frame.body().to_owned()),
+            true => (String::new(), FOLD.fill("states", holes!(state = "Acc")), frame.body()),
             false => {
                 let set = format!("Wide(Count(1), {}, Values())", frame.load());
                 let read = FOLD.fill("read", holes!(value = set));

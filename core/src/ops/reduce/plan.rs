@@ -77,7 +77,7 @@ impl Fold for Reduction {
             state: self.state(frame),
             read: self.read(frame),
             finish: self.finish(frame),
-            body: frame.body().to_owned(),
+            body: frame.body(),
             ..Text::default()
         }
     }
@@ -95,8 +95,7 @@ impl Reduction {
             ReduceFn::Mean | ReduceFn::Sum => "a + b",
         };
         let identity = identity(self.function, self.accumulator.dtype());
-        let text = TEXT.fill("combine", holes!(acc, wide, identity, combined)) + FOLD.get("absorb");
-        text + if frame.quad { TEXT.get("quad") } else { FOLD.get("one") }
+        frame.combining([acc, &wide], &identity, combined)
     }
 
     fn read(&self, frame: &Frame) -> String {

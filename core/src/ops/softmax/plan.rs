@@ -12,6 +12,7 @@ use crate::{DType, Layout, Operation, Result};
 
 use crate::ops::fold::View;
 use crate::ops::fold::passes::MOST_FOLDED;
+use crate::ops::fold::workgroup::{self, RowFold};
 use crate::plan::{Access, Caps, KernelKey, KernelText, Launch, Plan, Slot, Source};
 use crate::wgsl::element::{self, Element, Form};
 use crate::wgsl::index::{check_index, decode, in_quads, in_vectors};
@@ -207,6 +208,13 @@ impl Kernel {
         out += &self.store(quad, 2);
         out += &decode("base_of", "params.base", 's', axes.into());
         out += include_str!("../../../wgsl/softmax_factor.wgsl");
+        // Keys first, then sums, in one memory.
+        let highest = RowFold { name: "highest", value: "U", combine: "max", again: false };
+        let sum = RowFold { name: "sum", value: "S", combine: "add", again: true };
+        out += workgroup::rows();
+        out += &workgroup::memory("row", "U");
+        out += &highest.within("row", ["", ""]);
+        out += &sum.within("row", ["U", "S"]);
         out + include_str!("../../../wgsl/softmax.wgsl")
     }
 

@@ -37,7 +37,7 @@ const PARTIAL_ROWS: u64 = 256;
 /// Fewer rows than this of more columns than that are no work for one workgroup each.
 const FEW_ROWS: u64 = 32;
 const MANY_COLUMNS: u64 = 1 << 14;
-/// Most heads of a fold, and the values that each folds: loops of `wgsl/pieces/rows_fold.wgsl`.
+/// Most heads of a fold, and the values that each folds: loops of `wgsl/pieces/workgroup_fold.wgsl`.
 const MOST_FOLDED: u64 = 32;
 
 /// Specialisation.

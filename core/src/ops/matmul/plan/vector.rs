@@ -98,7 +98,7 @@ impl Fold for Products {
             state: frame.sum(self.accumulator),
             read: self.read(frame),
             finish: frame.stores(|at, v| format!("store_y({at}, {v})"), "v", |i| format!("v[{i}]")),
-            body: frame.body().to_owned(),
+            body: frame.body(),
         }
     }
 }

@@ -7,16 +7,16 @@
 use crate::plan::{Access, Caps, Launch, Plan, Slot};
 use crate::wgsl::element::{Element, Form};
 use crate::wgsl::index::check_index;
-use crate::wgsl::pieces::{Pieces, holes, pieces};
+use crate::wgsl::pieces::holes;
 use crate::{DType, Result, TensorSpec};
 
 use super::{NAN, NEGATIVE_INFINITY, TEXT, exponentials, folded, load, types};
 use crate::ops::fold::frame::{FOLD, Frame};
 use crate::ops::fold::passes::ITEMS;
+use crate::ops::fold::workgroup::{self, RowFold};
 use crate::ops::fold::{Fold, Partials, Pass, Text, View, Walk, passes};
 
 /// The fold of a row by the threads that share it, after each walk.
-pub(crate) const ROWS_FOLD: Pieces = pieces!("rows_fold.wgsl");
 /// Rows of a column that a thread folds before it scales its sum.
 const BLOCK_ROWS: u32 = 8;
 const INFINITY: u32 = 0x7f80_0000;
@@ -264,7 +264,8 @@ impl Exponentials {
             false => TEXT.fill("raw", holes!(load = if run { "load4_x" } else { "load_x" })),
         };
         let states = TEXT.get(if self.is_smoothed() { "row of states and sums" } else { "row of states" });
-        text.finish = states.to_owned() + &ROWS_FOLD.fill("fold", holes!(stage = 0));
+        let fold = RowFold { name: "row", value: "Folds", combine: "combine_folds", again: false };
+        text.finish = [states, workgroup::rows(), &fold.text()].concat();
         text.body = include_str!("../../../../wgsl/softmax_rows.wgsl").to_owned();
     }
 
@@ -275,9 +276,9 @@ impl Exponentials {
         (text.read, text.body) = match self.reading {
             Reading::Columns => (
                 frame.source(self.element) + &load(frame.quad) + &format!("const BLOCK = {BLOCK_ROWS}u;\n"),
-                include_str!("../../../../wgsl/softmax_columns.wgsl").to_owned(),
+                [workgroup::column(), include_str!("../../../../wgsl/softmax_columns.wgsl")].concat(),
             ),
-            _ => (FOLD.fill("states", holes!(state = "State")) + FOLD.get("absorb"), frame.body().to_owned()),
+            _ => (FOLD.fill("states", holes!(state = "State")) + FOLD.get("absorb"), frame.body()),
         };
         let write = |index: &str, state: &str| format!("end({index}, {state}, S())");
         text.finish = frame.writes(write, "v", |i| format!("State(v.key[{i}], v.sum[{i}])"));

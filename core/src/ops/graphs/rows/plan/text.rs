@@ -10,9 +10,9 @@ use crate::ops::ReduceFn;
 use crate::{DType, Step};
 
 use super::{Access, Kernel, Node, Of, form};
+use crate::ops::fold::workgroup::{self, RowFold};
 use crate::ops::map::plan::body::Body;
 use crate::ops::map::plan::text::opaque;
-use crate::ops::softmax::plan::stats::ROWS_FOLD;
 use crate::plan::Source;
 use crate::wgsl::element::{self, Element, Form};
 use crate::wgsl::math;
@@ -106,6 +106,7 @@ impl Text<'_> {
         let Kernel { width, lanes, threads, items, .. } = *self.kernel;
         let at = if self.kernel.paired { "2u * (lane + i / 2u * LANES) + i % 2u" } else { "lane + i * LANES" };
         *out += &TEXT.fill("place", holes!(width, lanes, threads, items, at));
+        *out += workgroup::rows();
         *out += &self.params();
         *out += &self.buffers();
         for (number, node) in self.kernel.nodes.iter().enumerate() {
@@ -274,7 +275,9 @@ impl Text<'_> {
             _ => format!("a.f{number} + b.f{number}"),
         });
         let combined = each.collect::<Vec<_>>().join(", ");
-        TEXT.fill("folds", holes!(stage, members, combined)) + &ROWS_FOLD.fill("fold", holes!(stage)) + "\n"
+        let [name, value, combine] = ["", "Folds_", "combine_"].map(|what| format!("{what}{stage}"));
+        let fold = RowFold { name: &name, value: &value, combine: &combine, again: true };
+        TEXT.fill("folds", holes!(stage, members, combined)) + &fold.text() + "\n"
     }
 
     fn write_main(&self, out: &mut String) -> std::fmt::Result {
