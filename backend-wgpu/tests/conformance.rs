@@ -25,7 +25,7 @@ enum Parts {
     Of(u64, u64),
 }
 
-const RICH: Parts = Parts::F32And(24);
+const RICH: Parts = Parts::F32And(40);
 const WEBGPU_DEFAULTS: Parts = Parts::Of(32, 0);
 /// Its kernels are written in another language.
 const GL: Parts = Parts::Of(24, 1);

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::Result;
 use crate::command::{Cmd, beside_this};
@@ -40,6 +40,17 @@ const ALONE: [(&str, &str); 3] = [("backend-cuda", "cost"), ("backend-cuda", "or
 
 /// Examples that may take so many seconds for what they train, as the variable says.
 const WITHIN: [(&str, &str, &str); 1] = [("train_digits_resnet", "POLYWARP_TRAIN_WITHIN", "60")];
+
+/// Examples whose kernels a software GPU compiles for most of a minute: of Vulkan and GL they take one, another one every day.
+const ONE_API: [&str; 7] = [
+    "best_match",
+    "digits",
+    "text_to_vectors",
+    "train_bert",
+    "train_characters",
+    "train_digits",
+    "train_digits_resnet",
+];
 
 /// A program to run.
 #[derive(Clone)]
@@ -101,7 +112,11 @@ impl Program {
 
     /// An example beside this program: `cargo run` would build the library and half of its dependencies once more, with the features
     /// of one package instead of the workspace's.
-    fn example(name: &str) -> Result<Program> {
+    fn example(name: &str, whole: bool) -> Result<Program> {
+        let within = WITHIN.iter().filter(|row| row.0 == name).map(|row| (row.1, row.2.to_owned()));
+        let api = if day().is_multiple_of(2) { "vulkan" } else { "gl" };
+        let is_of_one = cfg!(target_os = "linux") && !whole && ONE_API.contains(&name);
+        let api = is_of_one.then(|| ("WGPU_BACKEND", api.to_owned()));
         Ok(Program {
             selected: format!("run --locked --example {name}"),
             executable: beside_this(&format!("examples/{name}"))?,
@@ -109,7 +124,7 @@ impl Program {
             name: name.to_owned(),
             runs_in: None,
             kind: Kind::Example,
-            variables: WITHIN.iter().filter(|row| row.0 == name).map(|row| (row.1, row.2.to_owned())).collect(),
+            variables: within.chain(api).collect(),
         })
     }
 
@@ -148,13 +163,13 @@ impl Program {
 }
 
 /// Builds what `line` names, a `cargo test` of the workspace, and runs it and `also` with the variables that `with` sets. After a
-/// failure no other program starts.
-pub fn run(line: &str, also: Vec<Also>, with: impl Fn(Cmd) -> Cmd + Sync, counts: &mut Counts) -> Result {
+/// failure no other program starts. `whole`: examples run on every device, not on today's alone.
+pub fn run(line: &str, also: Vec<Also>, whole: bool, with: impl Fn(Cmd) -> Cmd + Sync, counts: &mut Counts) -> Result {
     let said = Cmd::new(line).args(["--no-run", "--message-format", "json-render-diagnostics"]).output()?;
     let mut programs = of_messages(&said)?;
     for also in also {
         programs.push(match also {
-            Also::Example(name) => Program::example(&name)?,
+            Also::Example(name) => Program::example(&name, whole)?,
             Also::Again(folder, name, variables) => {
                 let first = programs.iter().find(|program| program.place(&[(folder, name)]).is_some());
                 first.ok_or(format!("cargo built no {name} of {folder}"))?.again(variables)
@@ -165,6 +180,11 @@ pub fn run(line: &str, also: Vec<Also>, with: impl Fn(Cmd) -> Cmd + Sync, counts
     let (alone, beside) = programs.into_iter().partition(|program| program.place(&ALONE).is_some());
     run_at_once(AT_ONCE, beside, &with, counts)?;
     run_at_once(1, alone, &with, counts)
+}
+
+/// Today's number.
+pub fn day() -> u64 {
+    SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs() / 86_400)
 }
 
 fn run_at_once(
@@ -252,6 +272,13 @@ mod tests {
             (Path::new("/w/target/suite-1"), Path::new("/w/core"))
         );
         assert!(of_messages(&program).is_err());
+    }
+
+    #[test]
+    fn examples_of_one_api_are_there() {
+        for name in ONE_API.into_iter().chain(WITHIN.map(|row| row.0)) {
+            assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../examples/{name}.rs")).is_file(), "{name}");
+        }
     }
 
     #[test]

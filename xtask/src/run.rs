@@ -60,8 +60,8 @@ impl Run {
 
     /// Runs the test programs of `line` and `also` beside each other ([`programs`]).
     pub fn programs(&mut self, name: &str, line: &str, also: Vec<Also>) -> Result {
-        let variables = self.variables();
-        self.step(name, |counts| programs::run(line, also, variables, counts))
+        let (variables, whole) = (self.variables(), self.whole);
+        self.step(name, |counts| programs::run(line, also, whole, variables, counts))
     }
 
     /// Sets what tests are told.

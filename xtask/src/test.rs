@@ -5,11 +5,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::SystemTime;
 
 use crate::command::Cmd;
 use crate::counts::Counts;
-use crate::programs::Also;
+use crate::programs::{self, Also};
 use crate::run::Run;
 use crate::text_encoder::{self, Encoder};
 use crate::{Result, deny, library, prove, ptxas, setup};
@@ -49,7 +48,7 @@ pub fn steps(run: &mut Run) -> Result {
     })?;
     run.step("dependencies", |_| deny::run())?;
     run.command("lints", "cargo clippy --locked --workspace --all-targets -- -D warnings")?;
-    let (whole, today) = (run.whole, SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs() / 86_400));
+    let (whole, today) = (run.whole, programs::day());
     for (features, _) in FEATURES.into_iter().filter(|(_, turn)| whole || *turn == today % 4) {
         let line = format!("cargo clippy --locked --package polywarp --no-default-features{features} -- -D warnings");
         run.command(&format!("features: none{features}"), &line)?;

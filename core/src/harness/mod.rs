@@ -66,10 +66,10 @@ pub struct Selection {
     pub filter: Option<String>,
     /// A part of these; all of them by default.
     pub part: Part,
-    /// With a part of the cases: those whose operands and results all have this dtype run every time, and of a family the first case of
-    /// every combination of it, f16 and bf16; of a family with very many cases of that dtype only the first 40. The first cases of other
-    /// combinations run one of three at a time. Kernels for dtypes differ in how elements are loaded, stored and widened, which one case shows,
-    /// while their indices, tails and loops are the same text.
+    /// With a part of the cases: those whose operands and results all have this dtype run every time, of a family the first 16, and of a family
+    /// the first case each of f16, of bf16 and of both, alone or beside this dtype. The first cases of other combinations run one of three at a
+    /// time. Kernels for dtypes differ in how elements are loaded, stored and widened, which one case shows, while their indices, tails and
+    /// loops are the same text.
     pub in_full: Option<DType>,
     /// How thorough.
     pub level: Level,
@@ -102,6 +102,9 @@ pub enum Contract {
 /// Cases of one family and dtype that run every time, where a part of all runs ([`Selection::in_full`]).
 const MOST_IN_FULL: usize = 16;
 
+/// Dtypes of which a case of each family runs every time beside these.
+const OF_16_BITS: [DType; 2] = [DType::F16, DType::BF16];
+
 impl Selection {
     /// All cases of `level`.
     pub fn level(level: Level) -> Selection {
@@ -122,16 +125,17 @@ impl Selection {
         let keep = |case: &Case| self.names(&case.name) && self.dtype.is_none_or(|dtype| case.uses(dtype));
         let families = ops::REGISTRY.iter().filter(|f| self.family.as_deref().is_none_or(|name| name == f.name));
         let cases = families.flat_map(|family| (family.cases)(self.level)).filter(keep);
-        let (mut met, mut of_family) = (HashSet::new(), HashMap::new());
+        let (mut met, mut of_16_bits, mut of_family) = (HashSet::new(), HashSet::new(), HashMap::new());
         let mut always = |case: &Case| {
             let Some(dtype) = self.in_full else { return false };
             let dtypes = case.dtypes();
             let taken = of_family.entry(case.family).or_insert(0);
             let is_of_it = dtypes.iter().all(|&of| of == dtype);
             *taken += usize::from(is_of_it);
-            let is_usual = dtypes.iter().all(|of| [dtype, DType::F16, DType::BF16].contains(of));
-            let is_new = met.insert((case.family, dtypes)) && (is_usual || self.part.third().takes(met.len() as u64));
-            is_new || (is_of_it && *taken <= MOST_IN_FULL)
+            let is_first = dtypes.iter().all(|of| *of == dtype || OF_16_BITS.contains(of))
+                && of_16_bits.insert((case.family, OF_16_BITS.map(|of| dtypes.contains(&of))));
+            let is_new = met.insert((case.family, dtypes)) && self.part.third().takes(met.len() as u64);
+            is_first || is_new || (is_of_it && *taken <= MOST_IN_FULL)
         };
         // A case of today's part is the first of its dtypes as well.
         let takes = |&(i, ref case): &(u64, Case)| always(case) | self.part.takes(i);
@@ -377,10 +381,9 @@ mod tests {
             of_family
         };
         let usual = |cases: &[Case]| {
-            let is_usual = |of: &DType| [DType::F32, DType::F16, DType::BF16].contains(of);
-            let mut kinds = kinds(cases);
-            kinds.retain(|(_, dtypes)| dtypes.iter().all(is_usual));
-            kinds
+            let is_usual = |of: &DType| *of == DType::F32 || OF_16_BITS.contains(of);
+            let usual = kinds(cases).into_iter().filter(|(_, dtypes)| dtypes.iter().all(is_usual));
+            usual.map(|(family, dtypes)| (family, OF_16_BITS.map(|of| dtypes.contains(&of)))).collect::<HashSet<_>>()
         };
         let (mut met, mut kinds_met) = (HashSet::new(), HashSet::new());
         for day in 0..3 {

@@ -19,7 +19,7 @@ fn kinds(report: &Report) -> Vec<FailureKind> {
 }
 
 /// One of so many cases is enough to see a fault, and to see none.
-const EVERY: u64 = 4;
+const EVERY: u64 = 8;
 
 /// The f32 cases among them of one family, of one without such those of every dtype.
 fn some_of(family: &str) -> Selection {

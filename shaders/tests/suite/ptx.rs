@@ -69,10 +69,10 @@ fn shard(shard: usize) -> Vec<(&'static str, bool)> {
     [of(&products, true), of(&others, false)].concat()
 }
 
-/// Some of f32 and of other dtypes of a family; of the rest one of twelve each day, of the families of products one of 16.
+/// Some of f32 and of other dtypes of a family; of the rest one of 24 each day, of the families of products one of 32.
 fn shard_conforms(number: usize) {
     for (family, long) in shard(number) {
-        conforms(&[family], Target::new(9, 0), &RunOptions::strict(), if long { 16 } else { 12 }, Some(DType::F32));
+        conforms(&[family], Target::new(9, 0), &RunOptions::strict(), if long { 32 } else { 24 }, Some(DType::F32));
     }
 }
 
@@ -108,7 +108,7 @@ fn further(family: &str, dtype: DType) -> Selection {
     let known = REGISTRY.iter().filter(|known| known.name == family).flat_map(|known| (known.cases)(level()));
     let count = known.filter(|case| case.uses(dtype)).count() as u64;
     // Of few cases one part in many would be none on some days.
-    let most = if family == "matmul" { 12 } else { 14 };
+    let most = if family == "matmul" { 20 } else { 14 };
     Selection {
         dtype: Some(dtype),
         filter: variable("POLYWARP_TEST_FILTER"),
@@ -369,15 +369,15 @@ fn products_do_not_depend_on_the_size_of_subgroups() {
 fn any_order_and_the_worst_approximations_conform() {
     let options = RunOptions { shuffle: Some(1), perturb: Some(2), ..RunOptions::default() };
     let families: Vec<&str> = REGISTRY.iter().map(|family| family.name).collect();
-    conforms(&families, Target::OLDEST, &options, 32, None);
+    conforms(&families, Target::OLDEST, &options, 48, None);
 }
 
 /// The checks see something: kernels without their barriers do not pass.
 #[test]
 fn kernels_without_barriers_are_caught() {
-    // One half of the cases, and half as many races, unless all are asked for.
-    let (part, halves) = if part(2) == Part::ALL { (Part::ALL, 2) } else { (Part::first(2), 1) };
-    for (family, least) in [("reduce", 25 * halves), ("softmax", 5 * halves), ("matmul", 25 * halves)] {
+    // One quarter of the cases, and as many races, unless all are asked for.
+    let (part, quarters) = if part(4) == Part::ALL { (Part::ALL, 4) } else { (Part::first(4), 1) };
+    for (family, least) in [("reduce", 12 * quarters), ("softmax", 2 * quarters), ("matmul", 12 * quarters)] {
         let mut backend = Interpreted::new(Target::new(9, 0), RunOptions::strict());
         backend.change_text = |text| text.replace("bar.sync 0;", "fence.acq_rel.cta;");
         let report = run(&Device::new(backend), &Selection { part, ..Selection::family(family) }, &mut |_| {});
