@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
 use polywarp_core::Result;
-use polywarp_kernels::archive::Archive;
+use polywarp_kernels::archive::{Archive, LastBlock};
 use polywarp_kernels::{Form, KernelInfo, prepared};
 
 use crate::fault::lock;
@@ -34,6 +34,7 @@ pub(crate) struct Machine {
     context: Arc<Context>,
     sm: u32,
     archive: Option<Archive<'static>>,
+    last: LastBlock,
     /// By symbol's address: the catalogue's entries live as long as the process.
     kernels: RwLock<HashMap<usize, Option<Arc<Kernel>>>>,
     /// One is loaded at a time.
@@ -49,6 +50,7 @@ impl Machine {
             context: Arc::clone(context),
             sm,
             archive: archive(),
+            last: LastBlock::default(),
             kernels: RwLock::default(),
             loading: Mutex::default(),
             refused: [OnceLock::new(), OnceLock::new()],
@@ -122,7 +124,7 @@ impl Machine {
         if self.refused(target.form).get().is_some() {
             return Ok(Ok(None));
         }
-        let found = match prepared::code(archive, kernel, target) {
+        let found = match prepared::code(archive, &self.last, kernel, target) {
             Ok(Some(found)) => found,
             Ok(None) => return Ok(Ok(None)),
             Err(why) => {

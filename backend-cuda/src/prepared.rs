@@ -15,15 +15,14 @@ mod everyday;
 #[cfg(test)]
 mod make;
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
 
 use naga_ptx::Target;
-use polywarp_kernels::archive::{self, Archive, KernelDigest, Refused};
+use polywarp_kernels::archive::{self, Archive, KernelDigest, LastBlock, Refused};
 use sha2::{Digest, Sha256};
 
 use crate::cache::Entry;
-use crate::fault::lock;
 use crate::options::own_options;
 use crate::params::Metadata;
 use crate::status::{Code, code};
@@ -43,8 +42,7 @@ pub(crate) struct Prepared {
     unusable: AtomicBool,
     /// How many the driver took.
     taken: AtomicUsize,
-    /// The block that was unpacked last: a program's kernels are often neighbours.
-    last: Mutex<Option<(u32, Arc<Vec<u8>>)>>,
+    last: LastBlock,
 }
 
 impl Prepared {
@@ -70,7 +68,7 @@ impl Prepared {
             return None;
         }
         let place = archive.find(&digest(wgsl), *target)?;
-        let found = self.block(archive, place.block).and_then(|block| entry(archive::kernel(&block, place)?));
+        let found = self.last.get(archive, place.block).and_then(|block| entry(archive::kernel(&block, place)?));
         match found {
             Ok(entry) => Some(entry),
             Err(why) => {
@@ -94,18 +92,6 @@ impl Prepared {
     /// The driver did not take one, and why: unless it was for the moment, no other is tried.
     pub(crate) fn refused(&self, why: Code) {
         self.unusable.fetch_or(why != code::OUT_OF_MEMORY, Ordering::Relaxed);
-    }
-
-    fn block(&self, archive: &Archive<'_>, number: u32) -> Result<Arc<Vec<u8>>, Refused> {
-        let mut last = lock(&self.last);
-        match &*last {
-            Some((held, block)) if *held == number => Ok(Arc::clone(block)),
-            _ => {
-                let block = Arc::new(archive.unpack(number)?);
-                *last = Some((number, Arc::clone(&block)));
-                Ok(block)
-            }
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The archive belongs to the sources; and what compilers print is read right.
 
 use super::*;
-use crate::archive::Archive;
+use crate::archive::{Archive, LastBlock};
 use crate::prepared::{self, ARCHIVE};
 
 const STALE: &str = "kernels/prepared is not made from these sources: run `cargo xtask kernels` and commit it";
@@ -51,9 +51,17 @@ fn archive_is_what_the_manifest_says() {
     assert!(ARCHIVE.len() <= prepared::MOST_BYTES, "{} bytes", ARCHIVE.len());
     let archive = Archive::parse(ARCHIVE).unwrap();
     let manifest = manifest();
-    for (kernel, target) in jobs() {
+    // Block by block.
+    let block = |&(kernel, target): &(&KernelInfo, Target)| {
+        let number = archive.targets().position(|number| number == target.number())?;
+        Some(archive.find(&prepared::digest(&kernel.symbol), number)?.block)
+    };
+    let (mut jobs, last): (Vec<_>, _) = (jobs().collect(), LastBlock::default());
+    jobs.sort_by_key(block);
+    for (kernel, target) in jobs {
         let who = format!("{} for {target}", kernel.symbol);
-        let code = prepared::code(&archive, kernel, target).unwrap().unwrap_or_else(|| panic!("{STALE} ({who})"));
+        let code =
+            prepared::code(&archive, &last, kernel, target).unwrap().unwrap_or_else(|| panic!("{STALE} ({who})"));
         let line = manifest.line(&kernel.symbol, target).unwrap();
         assert_eq!((code.bytes.len(), code_digest(&code.bytes)), (line.code_bytes, line.code.clone()), "{who}");
         assert_eq!(code.target, target);

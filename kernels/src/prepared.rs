@@ -4,14 +4,14 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::archive::{self, Archive, KernelDigest, Refused};
+use crate::archive::{self, Archive, KernelDigest, LastBlock, Refused};
 use crate::{Form, KernelInfo, Target};
 
 /// The archive that is embedded.
 pub static ARCHIVE: &[u8] = include_bytes!("../prepared/kernels.bin");
 
 /// Most bytes of it: it is in the repository and in every binary.
-pub const MOST_BYTES: usize = 9 << 20;
+pub const MOST_BYTES: usize = 7 << 20;
 
 /// A kernel's code.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,14 +38,19 @@ pub fn target(archive: &Archive<'_>, kernel: &KernelInfo, sm: u32) -> Option<Tar
     Target::best(archive.targets().enumerate().filter_map(has), sm)
 }
 
-/// The code of `kernel` for `target`; `None` when the archive has none.
+/// The code of `kernel` for `target`, from `last` where it is in that block; `None` when the archive has none.
 ///
 /// # Errors
 /// The archive is not whole.
-pub fn code(archive: &Archive<'_>, kernel: &KernelInfo, target: Target) -> Result<Option<Code>, Refused> {
+pub fn code(
+    archive: &Archive<'_>,
+    last: &LastBlock,
+    kernel: &KernelInfo,
+    target: Target,
+) -> Result<Option<Code>, Refused> {
     let Some(number) = archive.targets().position(|number| number == target.number()) else { return Ok(None) };
     let Some(place) = archive.find(&digest(&kernel.symbol), number) else { return Ok(None) };
-    let bytes = archive::kernel(&archive.unpack(place.block)?, place)?.to_vec();
+    let bytes = archive::kernel(&last.get(archive, place.block)?, place)?.to_vec();
     let whole = match target.form {
         Form::Machine => bytes.starts_with(b"\x7fELF"),
         Form::Ptx => bytes.ends_with(&[0]) && !bytes[..bytes.len() - 1].contains(&0),

@@ -14,6 +14,7 @@
 //! What decides a kernel's code is its digest (`kernels/src/make.rs`): code of a known digest is taken from
 //! `kernels/prepared` or from `target/kernels`, and only the rest is compiled, on all processors.
 
+mod alike;
 mod interpreted;
 mod toolchain;
 
@@ -23,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use polywarp_kernels::archive::{Archive, write};
+use polywarp_kernels::archive::{Archive, LastBlock, write};
 use polywarp_kernels::make::{self, Line, Manifest, SOURCES};
 use polywarp_kernels::{Form, KernelInfo, Target, prepared};
 
@@ -205,6 +206,7 @@ fn check(request: &Request, toolchain: &Toolchain) -> Result {
 struct Committed {
     bytes: Vec<u8>,
     manifest: Option<Manifest>,
+    last: LastBlock,
 }
 
 impl Committed {
@@ -213,13 +215,17 @@ impl Committed {
         let bytes = fs::read(folder.join("kernels.bin")).unwrap_or_default();
         let manifest = fs::read_to_string(folder.join("manifest.json")).ok();
         let manifest = manifest.and_then(|text| Manifest::parse(&text).ok());
-        Committed { bytes, manifest: manifest.filter(|manifest| manifest.compiler == make::COMPILER) }
+        Committed {
+            bytes,
+            manifest: manifest.filter(|manifest| manifest.compiler == make::COMPILER),
+            last: LastBlock::default(),
+        }
     }
 
     /// A kernel whose code is the one that its line tells of.
     fn get(&self, kernel: &KernelInfo, target: Target) -> Option<Made> {
         let line = self.manifest.as_ref()?.line(&kernel.symbol, target)?.clone();
-        let code = prepared::code(&Archive::parse(&self.bytes).ok()?, kernel, target).ok()??.bytes;
+        let code = prepared::code(&Archive::parse(&self.bytes).ok()?, &self.last, kernel, target).ok()??.bytes;
         (make::code_digest(&code) == line.code).then_some(Made { line, code })
     }
 }
@@ -312,6 +318,10 @@ fn archive(jobs: &[(&KernelInfo, Target)], made: &[Option<Made>], quality: i32) 
         Some(write::Kernel { digest: prepared::digest(symbol), entries })
     };
     let kernels: Vec<write::Kernel> = order.iter().filter_map(kernel).collect();
+    let codes: Vec<&[Vec<u8>]> = kernels.iter().map(|kernel| kernel.entries.as_slice()).collect();
+    let order = alike::order(&codes);
+    let mut kernels: Vec<Option<write::Kernel>> = kernels.into_iter().map(Some).collect();
+    let kernels: Vec<write::Kernel> = order.into_iter().filter_map(|i| kernels[i].take()).collect();
     write::archive(&targets, &kernels, quality)
 }
 
@@ -372,7 +382,7 @@ mod tests {
         let bytes = archive(&jobs, &made, 1);
         let archive = Archive::parse(&bytes).unwrap();
         for ((kernel, target), made) in jobs.iter().zip(&made) {
-            let code = prepared::code(&archive, kernel, *target).unwrap().map(|code| code.bytes);
+            let code = prepared::code(&archive, &LastBlock::default(), kernel, *target).unwrap().map(|code| code.bytes);
             assert_eq!(code, made.as_ref().map(|made| made.code.clone()), "{} for {target}", kernel.symbol);
         }
     }
