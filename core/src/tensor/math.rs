@@ -1,6 +1,8 @@
 //! Elementwise arithmetic: each method is a one-step expression; [`Tensor::map`] fuses several.
 
+use std::cell::RefCell;
 use std::cmp::Ordering;
+use std::collections::HashMap;
 
 use crate::expr::number;
 use crate::ops::Map;
@@ -46,6 +48,41 @@ impl<T: Into<Scalar>> From<T> for TensorOrNumber<'_> {
     }
 }
 
+/// A program of one step, such as every call of a function on tensors makes: compiled once for each function and dtypes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum OneStep {
+    Unary(UnaryFn),
+    Binary(BinaryFn),
+    Compare(CompareFn),
+    Cast(DType),
+}
+
+/// The programs so far of a thread, by step and dtypes of its inputs.
+type Compiled = HashMap<(OneStep, [DType; 2]), Program>;
+
+impl OneStep {
+    /// The program for one input, given twice, or two.
+    fn program(self, inputs: [&Tensor; 2]) -> Result<Program> {
+        thread_local! {
+            static COMPILED: RefCell<Compiled> = RefCell::default();
+        }
+        let key = (self, inputs.map(|input| input.dtype));
+        // A thread that ends has no table any more.
+        if let Ok(Some(program)) = COMPILED.try_with(|compiled| compiled.borrow().get(&key).cloned()) {
+            return Ok(program);
+        }
+        let (x, y, dtypes) = (Expr::input(0), Expr::input(1), key.1);
+        let program = match self {
+            OneStep::Unary(f) => Program::compile(&x.unary(f), &dtypes[..1]),
+            OneStep::Binary(f) => Program::compile(&x.binary(f, y), &dtypes),
+            OneStep::Compare(f) => Program::compile(&x.compare(f, y), &dtypes),
+            OneStep::Cast(dtype) => Program::compile(&x.cast(dtype), &dtypes[..1]),
+        }?;
+        let _ = COMPILED.try_with(|compiled| compiled.borrow_mut().insert(key, program.clone()));
+        Ok(program)
+    }
+}
+
 impl Tensor {
     /// One kernel for a whole expression: `Expr::input(i)` is `inputs[i]`, all broadcast to one shape.
     ///
@@ -56,6 +93,18 @@ impl Tensor {
     }
 
     pub(crate) fn map_named(label: &'static str, expr: &Expr, inputs: &[&Tensor]) -> Result<Tensor> {
+        Tensor::map_program(label, inputs, || {
+            let dtypes: Vec<DType> = inputs.iter().map(|t| t.dtype).collect();
+            Program::compile(expr, &dtypes)
+        })
+    }
+
+    /// The same by the program that `compile` gives for the inputs' dtypes.
+    fn map_program(
+        label: &'static str,
+        inputs: &[&Tensor],
+        compile: impl FnOnce() -> Result<Program>,
+    ) -> Result<Tensor> {
         let Some(&first) = inputs.first() else {
             let reason = "an expression needs at least one input tensor; use Tensor::full or arange".to_owned();
             return Err(Error::InvalidArgument { what: "inputs", reason });
@@ -65,8 +114,7 @@ impl Tensor {
             first.expect_device(label, input)?;
             shape = Shape::broadcast(label, &shape, input.shape())?;
         }
-        let dtypes: Vec<DType> = inputs.iter().map(|t| t.dtype).collect();
-        let program = Program::compile(expr, &dtypes)?;
+        let program = compile()?;
         let specs = inputs.iter().map(|t| Ok(TensorSpec::new(t.dtype, t.layout.broadcast_to(shape)?)));
         let specs: Vec<TensorSpec> = specs.collect::<Result<_>>()?;
         let out = Tensor::empty(&first.device, program.dtype(), shape)?;
@@ -79,7 +127,7 @@ impl Tensor {
     /// # Errors
     /// [`Error::UndefinedForDType`], [`Error::UnsupportedDType`]; memory errors of the device.
     pub fn unary(&self, f: UnaryFn) -> Result<Tensor> {
-        Tensor::map_named(f.name(), &Expr::input(0).unary(f), &[self])
+        Tensor::map_program(f.name(), &[self], || OneStep::Unary(f).program([self, self]))
     }
 
     /// Applies `f` to every pair of elements, broadcast.
@@ -87,7 +135,7 @@ impl Tensor {
     /// # Errors
     /// [`Error::ShapeMismatch`], [`Error::DTypeMismatch`], [`Error::DeviceMismatch`], [`Error::UndefinedForDType`].
     pub fn binary(&self, f: BinaryFn, rhs: &Tensor) -> Result<Tensor> {
-        Tensor::map_named(f.name(), &Expr::input(0).binary(f, Expr::input(1)), &[self, rhs])
+        Tensor::map_program(f.name(), &[self, rhs], || OneStep::Binary(f).program([self, rhs]))
     }
 
     /// Applies `f` to every element and one number. The larger and the smaller of both use the number itself, whatever
@@ -105,7 +153,7 @@ impl Tensor {
     /// # Errors
     /// As [`Tensor::binary`].
     pub fn compare(&self, f: CompareFn, rhs: &Tensor) -> Result<Tensor> {
-        Tensor::map_named(f.name(), &Expr::input(0).compare(f, Expr::input(1)), &[self, rhs])
+        Tensor::map_program(f.name(), &[self, rhs], || OneStep::Compare(f).program([self, rhs]))
     }
 
     /// Compares every element with one number, as bool. The answer is that of mathematics, whatever the dtype can hold:
@@ -164,7 +212,7 @@ impl Tensor {
         if self.dtype == dtype {
             return Ok(self.clone());
         }
-        Tensor::map_named("cast", &Expr::input(0).cast(dtype), &[self])
+        Tensor::map_program("cast", &[self], || OneStep::Cast(dtype).program([self, self]))
     }
 }
 
