@@ -180,7 +180,7 @@ pub mod write {
     use super::*;
 
     /// Bytes after which a block is full: some ten milliseconds to unpack. With 1 MiB the archive of native kernels is 5 % larger, with half of
-    /// that 15 % more.
+    /// that another tenth (benches/results/h200-2026-11-29c/archive.txt).
     const BLOCK_BYTES: usize = 3 << 19;
 
     /// A kernel with its bytes for each target, in the targets' order; empty where there are none.

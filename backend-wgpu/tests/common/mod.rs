@@ -11,6 +11,8 @@ mod support;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
+use polywarp_core::DeviceKind;
+use polywarp_core::harness::Part;
 use polywarp_wgpu::{AdapterEntry, FeatureChoice, LimitChoice, Options, WgpuBackend, adapters};
 
 pub use support::*;
@@ -32,6 +34,16 @@ pub fn entries() -> Vec<AdapterEntry> {
     }
     assert!(!chosen.is_empty(), "no usable adapter matches POLYWARP_TEST_ADAPTER={wanted}");
     chosen
+}
+
+/// The same; of several software GPUs one, another one every day: what it runs takes it most of a minute, for its compiler.
+pub fn entries_of_today() -> Vec<AdapterEntry> {
+    let (today, all) = (Part::today(2), entries());
+    let is_software = |entry: &AdapterEntry| entry.kind == DeviceKind::Software;
+    let several = all.iter().filter(|entry| is_software(entry)).count() > 1;
+    let takes =
+        |&(number, ref entry): &(u64, AdapterEntry)| !several || !is_software(entry) || today.is_turn_of(number);
+    (0..).zip(all).filter(takes).map(|(_, entry)| entry).collect()
 }
 
 fn gives_devices(entry: &AdapterEntry) -> bool {

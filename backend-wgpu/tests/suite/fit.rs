@@ -7,7 +7,7 @@ use polywarp_wgpu::Options;
 
 #[test]
 fn every_adapter_foretells_memory_and_batches_shrink() {
-    for entry in common::entries() {
+    for entry in common::entries_of_today() {
         for options in [Options::default(), common::POOREST] {
             let device = Device::new(entry.open(options).expect("open"));
             let rows = fit::run(&device);
