@@ -342,6 +342,26 @@ mod tests {
     }
 
     #[test]
+    fn functions_asked_for_again_are_those_of_their_dtypes() {
+        let device = Device::cpu();
+        let of = |dtype| Tensor::full(&device, dtype, [2], 2).unwrap();
+        // The second round finds programs of the first.
+        for _ in 0..2 {
+            for dtype in [DType::F32, DType::I32, DType::F16, DType::U64] {
+                let x = of(dtype);
+                let found = [x.add(&x), x.mul(&x), x.sub(&x), x.cast(DType::U8), x.eq(&x)].map(|found| {
+                    let found = found.unwrap();
+                    (found.dtype(), found.to_f64_vec().unwrap()[0])
+                });
+                let truth = (DType::Bool, 1.0);
+                assert_eq!(found, [(dtype, 4.0), (dtype, 4.0), (dtype, 0.0), (DType::U8, 2.0), truth]);
+                let other = of(if dtype == DType::F32 { DType::I32 } else { DType::F32 });
+                assert!(matches!(x.add(&other), Err(Error::DTypeMismatch { op: "add", .. })), "{dtype}");
+            }
+        }
+    }
+
+    #[test]
     fn numbers_stand_beside_tensors_in_lerp_fmax_and_fmin() {
         let device = Device::cpu();
         let of = |numbers: [f32; 2]| Tensor::from_slice(&device, &numbers, [2]).unwrap();
