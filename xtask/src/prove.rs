@@ -13,7 +13,7 @@ use crate::run::Run;
 use crate::{Result, test};
 
 /// What the tests leave to this command.
-pub const WHAT: &str = "left to `cargo xtask prove`: the other days' parts of some cases (POLYWARP_TEST_PART=all runs them) and feature sets, loom at depth, Miri, \
+pub const WHAT: &str = "left to `cargo xtask prove`: the other days' parts of some cases (POLYWARP_TEST_PART=all runs them), feature sets and GPU APIs of some examples, loom at depth, Miri, \
      fuzzing, 100,000 random programs, fused expressions";
 
 /// A step's name, and what it does.

@@ -38,12 +38,11 @@ pub fn entries() -> Vec<AdapterEntry> {
 
 /// The same; of several software GPUs one, another one every day: what it runs takes it most of a minute, for its compiler.
 pub fn entries_of_today() -> Vec<AdapterEntry> {
-    let (today, all) = (Part::today(2), entries());
-    let is_software = |entry: &AdapterEntry| entry.kind == DeviceKind::Software;
-    let several = all.iter().filter(|entry| is_software(entry)).count() > 1;
-    let takes =
-        |&(number, ref entry): &(u64, AdapterEntry)| !several || !is_software(entry) || today.is_turn_of(number);
-    (0..).zip(all).filter(takes).map(|(_, entry)| entry).collect()
+    let (software, mut taken): (Vec<_>, Vec<_>) =
+        entries().into_iter().partition(|entry| entry.kind == DeviceKind::Software);
+    let today = if software.len() > 1 { Part::today(software.len() as u64) } else { Part::ALL };
+    taken.extend((0..).zip(software).filter(|(number, _)| today.is_turn_of(*number)).map(|(_, entry)| entry));
+    taken
 }
 
 fn gives_devices(entry: &AdapterEntry) -> bool {

@@ -377,13 +377,13 @@ fn any_order_and_the_worst_approximations_conform() {
 fn kernels_without_barriers_are_caught() {
     // One quarter of the cases, and as many races, unless all are asked for.
     let (part, quarters) = if part(4) == Part::ALL { (Part::ALL, 4) } else { (Part::first(4), 1) };
-    for (family, least) in [("reduce", 12 * quarters), ("softmax", 2 * quarters), ("matmul", 12 * quarters)] {
+    for (family, of_all) in [("reduce", 50), ("softmax", 10), ("matmul", 50)] {
         let mut backend = Interpreted::new(Target::new(9, 0), RunOptions::strict());
         backend.change_text = |text| text.replace("bar.sync 0;", "fence.acq_rel.cta;");
         let report = run(&Device::new(backend), &Selection { part, ..Selection::family(family) }, &mut |_| {});
         let found =
             |failure: &&Failure| failure.message.contains("race") || failure.message.contains("before it is written");
         let races = report.failures.iter().filter(found).count();
-        assert!(races >= least, "{family}: {races} races found; {report}");
+        assert!(races >= of_all * quarters / 4, "{family}: {races} races found; {report}");
     }
 }
