@@ -179,7 +179,7 @@ pub fn kernel(block: &[u8], place: Place) -> Result<&[u8], Refused> {
 pub mod write {
     use super::*;
 
-    /// Bytes after which a block is full: some ten milliseconds to unpack. With 1 MiB the archive of native kernels is 5 % larger, with half of
+    /// Bytes after which a block is full: a MiB takes some eight milliseconds to unpack. With 1 MiB the archive of native kernels is 5 % larger, with half of
     /// that another tenth (benches/results/h200-2026-11-29c/archive.txt).
     const BLOCK_BYTES: usize = 3 << 19;
 

@@ -102,7 +102,7 @@ pub enum Contract {
 /// Cases of one family and dtype that run every time, where a part of all runs ([`Selection::in_full`]).
 const MOST_IN_FULL: usize = 16;
 
-/// Dtypes of which a case of each family runs every time beside these.
+/// The other dtypes that run every time: one case of each family.
 const OF_16_BITS: [DType; 2] = [DType::F16, DType::BF16];
 
 impl Selection {

@@ -12,7 +12,7 @@
 // Requires      prelude: THREADS, LANES; along rows a function of two values, down columns DEEP, Wide and combine_wide. Uniform control flow.
 // Measured      with the kernels that fold: reduce_rows.wgsl, reduce_columns.wgsl, softmax.wgsl, core/src/ops/graphs/rows/plan.rs.
 
-//# rows: FAN: the values that a head folds, so many that both levels are about as long
+//# rows: a head folds FAN values, which makes both levels about as long
 const ROWS = THREADS / LANES;
 const FAN = select(select(32u, 16u, LANES <= 256u), 4u, LANES <= 32u);
 const HEADS = select(LANES / FAN, 1u, LANES <= FAN);

@@ -1,10 +1,11 @@
 //! Finds accesses of two threads to one byte, one of them a write, that nothing orders.
 //!
 //! Per byte the last write and the readers since are remembered with the time they happened: the block's barrier count,
-//! and the warp's count of `bar.warp.sync`. Bytes that every access so far took together share one memory. Two accesses of one block are ordered when a barrier lies between them, two
-//! of one warp also when a `bar.warp.sync` does (taken to be of the whole warp), two of different blocks never. Strong
-//! accesses (atomics, relaxed, volatile) do not race with each other. Writing the value that is already there is not
-//! reported as write after write: threads may agree on a value.
+//! and the warp's count of `bar.warp.sync`. Bytes that every access so far took together share one memory.
+//!
+//! Two accesses of one block are ordered when a barrier lies between them, two of one warp also when a `bar.warp.sync` does
+//! (taken to be of the whole warp), two of different blocks never. Strong accesses (atomics, relaxed, volatile) do not race
+//! with each other. Writing the value that is already there is not reported as write after write: threads may agree on a value.
 
 /// Who accesses, and when.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

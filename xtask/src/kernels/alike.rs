@@ -1,8 +1,8 @@
 //! The order in which kernels stand in an archive: each beside those whose code is most like its own, so that they compress together.
 //!
-//! Kernels for f16 and bf16, or with one stage more, differ in few instructions. What two have in common is told by sketches (Broder,
-//! "On the resemblance and containment of documents", 1997): of the hashes of a kernel's pairs of instructions the smallest, of which two
-//! kernels share about as large a part as of all.
+//! Kernels for f16 and bf16, or with one stage more, differ in few instructions. Sketches tell what two have in common (Broder, "On the
+//! resemblance and containment of documents", 1997). A sketch is the smallest hashes of a kernel's pairs of instructions. The part of them that
+//! two kernels share is about the part of all pairs that they share.
 
 use std::collections::BTreeSet;
 
