@@ -21,6 +21,7 @@ mod library;
 mod new_op;
 mod op;
 mod prepare;
+mod profile;
 mod programs;
 mod prove;
 mod ptxas;

@@ -11,7 +11,7 @@ use crate::counts::Counts;
 use crate::programs::{self, Also};
 use crate::run::Run;
 use crate::text_encoder::{self, Encoder};
-use crate::{Result, deny, library, prove, ptxas, setup};
+use crate::{Result, deny, library, profile, prove, ptxas, setup};
 
 /// Feature sets besides the default, which all other steps have, and on which of four days each has its turn.
 const FEATURES: [(&str, u64); 4] =
@@ -47,6 +47,7 @@ pub fn steps(run: &mut Run) -> Result {
         Cmd::new(&format!("rustfmt --check --edition 2024 {}", files.concat().join(" "))).run()
     })?;
     run.step("dependencies", |_| deny::run())?;
+    run.step("profile of the tests", |_| profile::check())?;
     run.command("lints", "cargo clippy --locked --workspace --all-targets -- -D warnings")?;
     let (whole, today) = (run.whole, programs::day());
     for (features, _) in FEATURES.into_iter().filter(|(_, turn)| whole || *turn == today % 4) {

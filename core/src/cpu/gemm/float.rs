@@ -1,10 +1,11 @@
-//! f32 and f64 products by crate `gemm`: packed panels and register-blocked kernels for AVX2, AVX-512, NEON, WebAssembly.
+//! f32 and f64 products by crate `gemm`: packed panels and register-blocked kernels for AVX2, AVX-512, NEON, WebAssembly. Of its
+//! parts we take those of the two types: the others, of complex numbers, would take longer to compile than both.
 
 use std::marker::PhantomData;
 
 use super::super::scratch::{self, Done};
 use super::{Layout, Mat, MatMut, canonical, few, parallel};
-use ::gemm::Parallelism;
+use gemm_common::Parallelism;
 
 /// f32 or f64.
 pub trait Float: few::Sum + PartialEq + 'static + sealed::Sealed {
@@ -16,11 +17,45 @@ pub trait Float: few::Sum + PartialEq + 'static + sealed::Sealed {
     fn times(self, b: Self) -> Self;
 }
 
+/// C of m, n and k; C, A and B by address, column stride and row stride; alpha for C, beta for the product; conjugates.
+type Product<T> = unsafe fn(
+    usize,
+    usize,
+    usize,
+    *mut T,
+    isize,
+    isize,
+    bool,
+    *const T,
+    isize,
+    isize,
+    *const T,
+    isize,
+    isize,
+    T,
+    T,
+    bool,
+    bool,
+    bool,
+    Parallelism,
+);
+
 mod sealed {
-    /// `::gemm::gemm` panics for other types.
-    pub trait Sealed {}
-    impl Sealed for f32 {}
-    impl Sealed for f64 {}
+    /// The types that there is a product of.
+    pub trait Sealed: Sized {
+        /// The best one for this CPU.
+        fn product() -> super::Product<Self>;
+    }
+    impl Sealed for f32 {
+        fn product() -> super::Product<f32> {
+            gemm_f32::gemm::f32::get_gemm_fn()
+        }
+    }
+    impl Sealed for f64 {
+        fn product() -> super::Product<f64> {
+            gemm_f64::gemm::f64::get_gemm_fn()
+        }
+    }
 }
 
 macro_rules! float {
@@ -219,22 +254,33 @@ fn edges(extent: usize, parts: usize, tile: usize, least: usize) -> Vec<usize> {
 /// k is cut into other parts. So rectangles are of neither kind unless all of C is (`least_rows`, `least_cols`).
 fn product<T: Float>(a: Mat<'_, T>, b: Mat<'_, T>, c: &mut Block<'_, T>) {
     let (m, n, k) = (c.layout.rows, c.layout.cols, a.layout.cols);
-    let (la, lb, lc): (Layout, Layout, Layout) = (a.layout, b.layout, c.layout);
+    assert!(a.layout.rows == m && b.layout.rows == k && b.layout.cols == n, "gemm: shapes");
+    // Its kernels write columns: C is transposed unless its columns are the closer elements.
+    let (mut a, mut b, lc) = match c.layout.col_stride < c.layout.row_stride {
+        true => (b.transposed(), a.transposed(), c.layout.transposed()),
+        false => (a, b, c.layout),
+    };
+    // And they take k in A's direction.
+    if a.layout.col_stride < 0 {
+        a.layout = a.layout.transposed().rows_reversed().transposed();
+        b.layout = b.layout.rows_reversed();
+    }
+    let (la, lb): (Layout, Layout) = (a.layout, b.layout);
     // once more, beside the unsafe call that relies on it
     la.assert_inside(a.data.len());
     lb.assert_inside(b.data.len());
     lc.assert_inside(c.len);
     lc.assert_injective();
-    assert!(la.rows == m && lb.rows == k && lb.cols == n, "gemm: shapes");
+    assert!(la.rows == lc.rows && lb.cols == lc.cols && la.cols == lb.rows, "gemm: shapes");
+    let run = T::product();
     // SAFETY: `assert_inside` above shows that every element (i, j) of the three layouts lies in its slice, all slices are
     // borrowed for the whole call (A and B shared, C's elements exclusively, so that C aliases neither), `assert_injective`
-    // shows that no two elements of C share a place, so that gemm's threads write disjoint places, and each offset is inside
-    // its slice. With `read_dst` false C is only written; its elements are initialised and have no destructor in any case. T
-    // is f32 or f64 (`Float` is sealed), for which `::gemm::gemm` is defined. The threads end before the call returns.
+    // shows that no two elements of C share a place, and each offset is inside its slice. With `read_dst` false C is only written;
+    // its elements are initialised and have no destructor in any case. The function is that of T for this CPU, and starts no threads.
     unsafe {
-        ::gemm::gemm(
-            m,
-            n,
+        run(
+            la.rows,
+            lb.cols,
             k,
             c.data.add(lc.offset),
             lc.col_stride,
@@ -246,7 +292,7 @@ fn product<T: Float>(a: Mat<'_, T>, b: Mat<'_, T>, c: &mut Block<'_, T>) {
             b.data.as_ptr().add(lb.offset),
             lb.col_stride,
             lb.row_stride,
-            // gemm's alpha multiplies C and its beta the product
+            // its alpha multiplies C and its beta the product
             T::ZERO,
             T::ONE,
             false,

@@ -1,0 +1,101 @@
+//! Checks the profile of the tests: no crate of the workspace that it optimises depends on one that it does not.
+//!
+//! At `opt-level` 0 and 1 crates share what they make of generic functions, and the first in the order of dependencies makes it. A single
+//! crate of numbers that nobody used, compiled at `opt-level` 0, once gave `polywarp-core` ranges and iterators that were not inlined: its
+//! tests took a quarter longer, and its compilation a fifth.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+
+use serde_json::Value;
+
+use crate::Result;
+use crate::command::Cmd;
+
+/// Checks `Cargo.toml` against cargo's graph of packages.
+pub fn check() -> Result {
+    let manifest = fs::read_to_string("Cargo.toml").map_err(|e| format!("Cargo.toml: {e}"))?;
+    let said = Cmd::new("cargo metadata --locked --format-version 1").output()?;
+    let metadata = serde_json::from_str(&said).map_err(|e| format!("cargo metadata: {e}"))?;
+    let wrong = wrong(&unoptimised(&manifest), &metadata);
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
+}
+
+/// The packages with `opt-level = 0` in the profile of tests.
+fn unoptimised(manifest: &str) -> HashSet<&str> {
+    let tables = manifest.split("\n[profile.dev.package.").skip(1);
+    let is_slow = |table: &&str| table.lines().take_while(|line| !line.is_empty()).any(|line| line == "opt-level = 0");
+    tables.filter(is_slow).filter_map(|table| table.split(']').next()).collect()
+}
+
+/// A line for each optimised member of the workspace that depends on one of `slow`, its tests included.
+fn wrong(slow: &HashSet<&str>, metadata: &Value) -> Vec<String> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let names: HashMap<String, String> =
+        list(&metadata["packages"]).iter().map(|package| (text(&package["id"]), text(&package["name"]))).collect();
+    let nodes: HashMap<String, Vec<Value>> =
+        list(&metadata["resolve"]["nodes"]).iter().map(|node| (text(&node["id"]), list(&node["deps"]))).collect();
+    // What builds a crate is not linked into it; of others' tests nothing is built.
+    let dependencies = |id: &str, kinds: &[Option<&str>]| {
+        let is_linked =
+            |dep: &&Value| list(&dep["dep_kinds"]).iter().any(|kind| kinds.contains(&kind["kind"].as_str()));
+        let deps = nodes.get(id).map_or(&[][..], Vec::as_slice);
+        deps.iter().filter(is_linked).map(|dep| text(&dep["pkg"])).collect::<Vec<String>>()
+    };
+    let mut wrong = Vec::new();
+    for member in list(&metadata["workspace_members"]).iter().map(text) {
+        let Some(name) = names.get(&member).filter(|name| !slow.contains(name.as_str())) else { continue };
+        let (mut open, mut seen) = (dependencies(&member, &[None, Some("dev")]), HashSet::new());
+        while let Some(id) = open.pop() {
+            if !seen.insert(id.clone()) {
+                continue;
+            }
+            match names.get(&id) {
+                Some(other) if slow.contains(other.as_str()) => wrong.push(format!(
+                    "{name} is optimised and depends on {other}, which is not: take {other} out of the packages with \
+                     opt-level = 0 in Cargo.toml"
+                )),
+                _ => open.extend(dependencies(&id, &[None])),
+            }
+        }
+    }
+    wrong
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn packages_without_optimisation_are_read() {
+        let manifest = "[profile.dev]\nopt-level = 0\n\n# why\n[profile.dev.package.a]\nopt-level = 0\n[profile.dev.package.b]\n\
+            opt-level = 3\n\n[profile.dev.package.c]\ncodegen-units = 1\nopt-level = 0\n";
+        assert_eq!(unoptimised(manifest), HashSet::from(["a", "c"]));
+    }
+
+    #[test]
+    fn optimised_members_are_held_to_what_they_are_linked_with() {
+        let dep = |to: &str, kind: Option<&str>| json!({"pkg": to, "dep_kinds": [{"kind": kind}]});
+        let node = |id: &str, deps: Vec<Value>| json!({"id": id, "deps": deps});
+        let package = |name: &str| json!({"id": name, "name": name});
+        let metadata = json!({
+            "packages": [package("core"), package("tests"), package("between"), package("slow"), package("tools")],
+            "workspace_members": ["core", "tests"],
+            "resolve": {"nodes": [
+                node("core", vec![dep("between", Some("dev")), dep("tools", Some("build"))]),
+                node("tests", vec![dep("slow", None)]),
+                node("between", vec![dep("slow", None), dep("core", None)]),
+                node("tools", vec![dep("slow", None)]),
+                node("slow", vec![]),
+            ]},
+        });
+        let found = |slow: &[&str]| wrong(&slow.iter().copied().collect(), &metadata);
+        let [one] = &found(&["slow", "tests"])[..] else { panic!("{:?}", found(&["slow", "tests"])) };
+        assert!(one.starts_with("core is optimised and depends on slow"), "{one}");
+        assert_eq!(found(&["slow"]).len(), 2);
+        // What only builds it, and what nobody uses.
+        assert_eq!(found(&["tools", "other"]), Vec::<String>::new());
+    }
+}
