@@ -23,7 +23,7 @@ fn cuda_conforms_and_nothing_is_unsupported() {
     let selection = common::selection();
     let whole = selection.level == Level::Full || selection.family.is_some() || selection.filter.is_some();
     let (part, in_full) =
-        if whole || !common::interpreted() { (Part::ALL, None) } else { (Part::today(16), Some(DType::F32)) };
+        if whole || !common::interpreted() { (Part::ALL, None) } else { (Part::today(32), Some(DType::F32)) };
     let report = run(&device, &Selection { part, in_full, ..selection }, &mut |_| {});
     println!("{report}");
     assert!(report.ok(), "{}", report.problem().unwrap_or_default());

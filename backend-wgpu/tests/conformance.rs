@@ -25,10 +25,10 @@ enum Parts {
     Of(u64, u64),
 }
 
-const RICH: Parts = Parts::F32And(40);
-const WEBGPU_DEFAULTS: Parts = Parts::Of(32, 0);
+const RICH: Parts = Parts::F32And(80);
+const WEBGPU_DEFAULTS: Parts = Parts::Of(64, 0);
 /// Its kernels are written in another language.
-const GL: Parts = Parts::Of(24, 1);
+const GL: Parts = Parts::Of(48, 1);
 
 /// Runs `parts` of the cases of the harness on the best adapter of `api`; on a rich device nothing may be unsupported.
 fn conforms(api: &str, options: Options, parts: Parts) {

@@ -36,7 +36,7 @@ pub(super) fn ceilings(device: &Device, size: BenchSize) -> Ceilings {
     let log_failure = |what: &str, e: &polywarp_core::Error| log::warn!("{what} of {} not measured: {e}", device.id());
     let copy = copy_rate(device, size).inspect_err(|e| log_failure("copy rate", e)).ok();
     let fma = match device.info().kind {
-        DeviceKind::Cpu => product_rate(device),
+        DeviceKind::Cpu => product_rate(device, size),
         _ => fma_rate(device),
     };
     let fma = fma.inspect_err(|e| log_failure("multiply-add rate", e)).ok();
@@ -55,12 +55,12 @@ fn copy_rate(device: &Device, size: BenchSize) -> Result<f64> {
     Ok(8.0 * elements as f64 / timing.fastest_ns)
 }
 
-/// Sides of the products that the CPU's ceiling is taken from.
+/// Sides of the products that the CPU's ceiling is taken from; the last takes seconds on few threads, and small sizes do without.
 const SIDES: [u64; 3] = [384, 1024, 2048];
 
-fn product_rate(device: &Device) -> Result<f64> {
-    let rates = SIDES.map(|side| product_rate_at(device, side));
-    rates.into_iter().try_fold(0.0, |best: f64, rate| Ok(best.max(rate?)))
+fn product_rate(device: &Device, size: BenchSize) -> Result<f64> {
+    let sides = if size == BenchSize::Small { &SIDES[..2] } else { &SIDES[..] };
+    sides.iter().try_fold(0.0, |best: f64, &side| Ok(best.max(product_rate_at(device, side)?)))
 }
 
 fn product_rate_at(device: &Device, n: u64) -> Result<f64> {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use polywarp_core::harness::plain;
 use polywarp_core::ops::{GroupedMatmul, GroupedMatmulDims};
 use polywarp_core::{Buffer, DType, Layout, Op, Operation, Precision, Scalar, Shape, TensorSpec, UnaryFn};
 use polywarp_cuda::CudaBackend;
@@ -172,14 +173,15 @@ fn reference(op: &GroupedMatmul, ends: &[i64], data: &[Vec<i32>]) -> Vec<u8> {
     let (n, k) = (n as usize, k as usize);
     let mut bytes = Vec::new();
     for row in 0..rows as usize {
-        let owner = ends.iter().position(|&end| end > row as i64);
-        for column in 0..n {
-            let result = owner.map_or(0, |group| {
-                let product = |i: usize| data[0][row * k + i] * data[1][(group * k + i) * n + column];
-                let bias = if op.bias.is_some() { data[2][group * n + column] } else { 0 };
-                (0..k).map(product).sum::<i32>() + bias
-            });
-            let result = if op.activation.is_some() { result.max(0) } else { result };
+        let mut sums = vec![0; n];
+        if let Some(group) = ends.iter().position(|&end| end > row as i64) {
+            if op.bias.is_some() {
+                sums.copy_from_slice(&data[2][group * n..][..n]);
+            }
+            plain::add_row_product(&data[0][row * k..][..k], &data[1][group * k * n..], &mut sums);
+        }
+        for sum in sums {
+            let result = if op.activation.is_some() { sum.max(0) } else { sum };
             bytes.extend(Scalar::F(f64::from(result)).cast(op.output.dtype).to_le_bytes(op.output.dtype));
         }
     }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use polywarp_core::harness::Wrap;
+use polywarp_core::harness::{Wrap, plain};
 use polywarp_core::ops::{Matmul, MatmulDims};
 use polywarp_core::{
     Backend, Buffer, DType, Layout, Op, Operation, Precision, Result, Scalar, Shape, TensorSpec, UnaryFn,
@@ -386,9 +386,7 @@ fn reference(op: &Matmul, data: &[Vec<i32>]) -> Vec<u8> {
     for index in 0..batch as usize * m {
         row.fill(0);
         let b = &b[index / m * k * n..];
-        for (i, &x) in a[index * k..][..k].iter().enumerate() {
-            row.iter_mut().zip(&b[i * n..][..n]).for_each(|(sum, &y)| *sum = sum.wrapping_add(x.wrapping_mul(y)));
-        }
+        plain::add_row_product(&a[index * k..][..k], b, &mut row);
         for (column, &sum) in row.iter().enumerate() {
             let mut x = op.alpha * f64::from(sum);
             x *= scale_a.as_ref().map_or(1.0, |scales| f64::from(scales[index]));

@@ -34,7 +34,7 @@ fn every_portable_way_conforms() {
     let Some(backend) = common::first() else { return };
     let backend = Arc::new(backend);
     let start = Instant::now();
-    let part = if common::interpreted() { Part::today(40) } else { Part::ALL };
+    let part = if common::interpreted() { Part::today(80) } else { Part::ALL };
     let names = |op: &Op| {
         let native = polywarp_kernels::every(op, backend.native_caps());
         let is_native = |name: &str| native.iter().any(|native| native.name == name);

@@ -97,7 +97,7 @@ fn every_way_of_every_operation_conforms() {
         let plan = Mutex::new(Plan::default());
         let device = Device::new(Wrapped(Forced { backend: entry.open(Options::default()).unwrap(), plan }));
         let Wrapped(forced) = device.backend_as::<Wrapped<Forced>>().unwrap();
-        let part = if device.info().kind == DeviceKind::Software { Part::today(40) } else { Part::ALL };
+        let part = if device.info().kind == DeviceKind::Software { Part::today(80) } else { Part::ALL };
         let plans = |op: &Op| {
             let found = forced.backend.candidates(op).unwrap_or_default();
             found.into_iter().map(|found| (found.name, found.plan)).collect()

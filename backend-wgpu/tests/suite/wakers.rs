@@ -9,19 +9,24 @@ use crate::common::{self, add_kernel, bind, download, entries, upload, within_se
 use polywarp_core::{Backend, Buffer, Kernel, ReadFuture};
 use polywarp_wgpu::{Options, WgpuBackend};
 
-/// Long enough that a read behind it is pending.
 const SLOW: &str = "
     @group(0) @binding(0) var<storage, read_write> x: array<atomic<u32>>;
     @compute @workgroup_size(64) fn main() { for (var i = 0u; i < 16u; i++) { atomicAdd(&x[0], 1u); } }";
 
-/// A read that waits, by `waker`, for work on `backend`; `None` where GL's driver did the work in the call.
-fn pending(backend: &WgpuBackend, waker: Arc<impl Wake + Send + Sync + 'static>) -> Option<ReadFuture> {
-    let busy = upload(backend, &[0]);
-    backend.launch(&Kernel::wgsl(SLOW), [4096, 1, 1], &[bind(0, &busy)]).unwrap();
-    let mut read = backend.read(&busy, 0..4);
-    let waits = read.as_mut().poll(&mut Context::from_waker(&waker.into())).is_pending();
-    assert!(waits || backend.info().api == "gl", "the work was too short");
-    waits.then_some(read)
+/// A read that waits, by `waker`, for work on `backend`, and the sum that it is to read; `None` where GL's driver did the work in the call.
+fn pending(backend: &WgpuBackend, waker: Arc<impl Wake + Send + Sync + 'static>) -> Option<(ReadFuture, u32)> {
+    let waker = waker.into();
+    // On a busy machine this thread may wait for its turn until little work has ended.
+    for groups in [4096, 16_384, 65_535] {
+        let busy = upload(backend, &[0]);
+        backend.launch(&Kernel::wgsl(SLOW), [groups, 1, 1], &[bind(0, &busy)]).unwrap();
+        let mut read = backend.read(&busy, 0..4);
+        if read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+            return Some((read, 16 * 64 * groups));
+        }
+    }
+    assert!(backend.info().api == "gl", "the work was too short");
+    None
 }
 
 /// Launches, as an executor that polls at once would.
@@ -50,7 +55,7 @@ fn waker_that_launches_does_not_wait_for_itself() {
                 let outcome = Mutex::new(None);
                 let waker = Launches { backend: Arc::clone(&backend), buffer: buffer.clone(), outcome };
                 let waker = Arc::new(waker);
-                let Some(read) = pending(&backend, Arc::clone(&waker)) else { continue };
+                let Some((read, sum)) = pending(&backend, Arc::clone(&waker)) else { continue };
                 let started = Instant::now();
                 while waker.outcome.lock().unwrap().is_none() {
                     assert!(started.elapsed() < Duration::from_secs(20), "never woken");
@@ -60,7 +65,7 @@ fn waker_that_launches_does_not_wait_for_itself() {
                 }
                 waker.outcome.lock().unwrap().take().unwrap().unwrap();
                 woken += 1;
-                assert_eq!(pollster::block_on(read).unwrap(), (16 * 64 * 4096u32).to_le_bytes());
+                assert_eq!(pollster::block_on(read).unwrap(), sum.to_le_bytes());
             }
             assert_eq!(download(&*backend, &buffer), [woken]);
         });
@@ -93,7 +98,7 @@ fn waker_that_panics_harms_nobody_else() {
             let backend = entry.open(Options::default()).unwrap();
             for _ in 0..5 {
                 let waker = Arc::new(Panics(AtomicU32::new(0)));
-                let Some(read) = pending(&backend, Arc::clone(&waker)) else { continue };
+                let Some((read, sum)) = pending(&backend, Arc::clone(&waker)) else { continue };
                 backend.synchronize().unwrap();
                 let started = Instant::now();
                 while waker.0.load(Ordering::SeqCst) == 0 && started.elapsed() < Duration::from_secs(20) {
@@ -102,7 +107,7 @@ fn waker_that_panics_harms_nobody_else() {
                 assert_eq!(waker.0.load(Ordering::SeqCst), 1);
                 common::assert_alive(&backend);
                 // The bytes came all the same, and so do those of reads after it.
-                assert_eq!(pollster::block_on(read).unwrap(), (16 * 64 * 4096u32).to_le_bytes());
+                assert_eq!(pollster::block_on(read).unwrap(), sum.to_le_bytes());
                 let again = upload(&backend, &[9]);
                 assert_eq!(pollster::block_on(backend.read(&again, 0..4)).unwrap(), [9, 0, 0, 0]);
             }

@@ -58,6 +58,7 @@ struct Fill<'a, T, C> {
 
 impl<T: Copy + Default, C: Convert<T>> Kernel for Fill<'_, T, C> {
     type Output = ();
+    const WIDE: bool = true;
     #[inline(always)]
     fn run<M: MulAdd>(self) {
         let Self { at, block, out, convert: _convert } = self;
@@ -115,7 +116,9 @@ impl Convert<f32> for Uniform {
     #[inline(always)]
     fn convert<M: MulAdd>(words: [u32; 4]) -> [f32; 4] {
         // 24 bits are an i32 as well, whose conversion every instruction set has
-        words.map(|w| (w >> 8) as i32 as f32 * ULP_OF_UNIT)
+        let of = |word: u32| (word >> 8) as i32 as f32 * ULP_OF_UNIT;
+        let [a, b, c, d] = words;
+        [of(a), of(b), of(c), of(d)]
     }
 }
 

@@ -31,6 +31,7 @@ pub mod gradients;
 mod item;
 pub mod part;
 pub mod pins;
+pub mod plain;
 pub mod products;
 pub mod recording;
 mod reference;
@@ -66,8 +67,8 @@ pub struct Selection {
     pub filter: Option<String>,
     /// A part of these; all of them by default.
     pub part: Part,
-    /// With a part of the cases: those whose operands and results all have this dtype run every time, of a family the first 16, and of a family
-    /// the first case each of f16, of bf16 and of both, alone or beside this dtype. The first cases of other combinations run one of three at a
+    /// With a part of the cases: those whose operands and results all have this dtype run every time, of a family the first six, and of a family
+    /// the first case each of f16, of bf16 and of both, alone or beside this dtype. The first cases of other combinations run one of six at a
     /// time. Kernels for dtypes differ in how elements are loaded, stored and widened, which one case shows, while their indices, tails and
     /// loops are the same text.
     pub in_full: Option<DType>,
@@ -100,7 +101,7 @@ pub enum Contract {
 }
 
 /// Cases of one family and dtype that run every time, where a part of all runs ([`Selection::in_full`]).
-const MOST_IN_FULL: usize = 16;
+const MOST_IN_FULL: usize = 6;
 
 /// The other dtypes that run every time: one case of each family.
 const OF_16_BITS: [DType; 2] = [DType::F16, DType::BF16];
@@ -134,7 +135,7 @@ impl Selection {
             *taken += usize::from(is_of_it);
             let is_first = dtypes.iter().all(|of| *of == dtype || OF_16_BITS.contains(of))
                 && of_16_bits.insert((case.family, OF_16_BITS.map(|of| dtypes.contains(&of))));
-            let is_new = met.insert((case.family, dtypes)) && self.part.third().takes(met.len() as u64);
+            let is_new = met.insert((case.family, dtypes)) && self.part.at_most(6).takes(met.len() as u64);
             is_first || is_new || (is_of_it && *taken <= MOST_IN_FULL)
         };
         // A case of today's part is the first of its dtypes as well.

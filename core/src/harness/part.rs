@@ -33,9 +33,10 @@ impl Part {
         Part { of: of.max(1), at: at % of.max(1) }
     }
 
-    /// One of three parts, another one for most others of this.
-    pub(super) fn third(self) -> Part {
-        Part { of: self.of.min(3), at: self.at % 3 }
+    /// One of `of` parts, another one for most others of this; this one where it is of fewer.
+    pub(super) fn at_most(self, of: u64) -> Part {
+        let of = self.of.min(of);
+        Part { of, at: self.at % of }
     }
 
     /// Whether number `i` of a few things, each with a weight of its own, is in it: they follow each other day by day.

@@ -8,7 +8,8 @@
 //! Values are of the compute type of their dtype (`element.rs`). Steps in floats of 8 and 16 bits are not rounded, steps in
 //! integers of 8 and 16 bits are wrapped; a cast rounds what it takes and what it gives.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::LazyLock;
 
 use crate::{BinaryFn, CompareFn, DType, Result, UnaryFn};
 
@@ -165,22 +166,35 @@ fn wrap(dtype: DType, value: String) -> String {
     }
 }
 
+/// Blocks of the library that declare functions, and where each name's stands.
+struct Library {
+    blocks: Vec<&'static str>,
+    by_name: HashMap<&'static [u8], usize>,
+}
+
+static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
+    let named = FILES.iter().flat_map(|file| file.split("\n\n")).filter_map(named);
+    let (names, blocks): (Vec<_>, Vec<_>) = named.map(|(name, block)| (name.as_bytes(), block.trim())).unzip();
+    Library { blocks, by_name: names.into_iter().zip(0..).collect() }
+});
+
 /// The library functions that `text` names, and those that they name, in the library's order.
 pub(crate) fn library(text: &str) -> String {
-    let blocks: Vec<(&str, &str)> = FILES.iter().flat_map(|file| file.split("\n\n")).filter_map(named).collect();
     let mut wanted = BTreeSet::new();
     let mut open = vec![text];
     while let Some(text) = open.pop() {
-        for word in text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
-            let found = blocks.iter().position(|(name, _)| *name == word).filter(|&i| wanted.insert(i));
-            open.extend(found.map(|i| blocks[i].1));
+        let words = text.as_bytes().split(|c| !c.is_ascii_alphanumeric() && *c != b'_');
+        // Every name says its type behind a line, which few words have.
+        for word in words.filter(|word| word.contains(&b'_')) {
+            let found = LIBRARY.by_name.get(word).filter(|&&at| wanted.insert(at));
+            open.extend(found.map(|&at| LIBRARY.blocks[at]));
         }
     }
-    wanted.into_iter().map(|i| format!("{}\n\n", blocks[i].1.trim())).collect()
+    wanted.into_iter().map(|at| format!("{}\n\n", LIBRARY.blocks[at])).collect()
 }
 
 /// A block that declares a function, with the function's name.
-fn named(block: &str) -> Option<(&str, &str)> {
+fn named(block: &'static str) -> Option<(&'static str, &'static str)> {
     let at = if block.starts_with("fn ") { 0 } else { block.find("\nfn ")? + 1 };
     let name = block[at + 3..].split('(').next()?;
     Some((name, block))
