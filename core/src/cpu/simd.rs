@@ -1,7 +1,7 @@
 //! Run-time choice of instruction set for plain Rust loops.
 //!
-//! A loop handed to [`dispatch`] is compiled once per instruction set that crate `pulp` knows (baseline, AVX2 + FMA,
-//! AVX-512 in builds without debug assertions; NEON is part of the AArch64 baseline) and the best one that this CPU has is
+//! A loop handed to [`dispatch`] is compiled once per instruction set that crate `pulp` knows (baseline, AVX2 + FMA, and AVX-512
+//! for loops that compute much with each element; NEON is part of the AArch64 baseline) and the best one that this CPU has is
 //! called.
 //! There is no intrinsic and no `unsafe` here: everything marked `#[inline(always)]` below the entry is inlined into
 //! a function that carries the target features, and LLVM vectorises it there.
@@ -63,6 +63,8 @@ impl MulAdd for Separate {
 pub trait Kernel {
     /// What the work returns.
     type Output;
+    /// Whether it computes so much with each element that registers of 512 bits pay: other loops wait for memory.
+    const WIDE: bool = false;
     /// Does the work.
     fn run<M: MulAdd>(self) -> Self::Output;
 }
@@ -83,47 +85,57 @@ impl<K: Kernel> WithSimd for Run<K> {
     }
 }
 
-static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
+static ARCH: LazyLock<pulp::Arch> = LazyLock::new(pulp::Arch::new);
 
-#[cfg(not(all(debug_assertions, target_arch = "x86_64")))]
-use pulp::Arch;
-
-/// What builds with debug assertions choose from. LLVM makes vectors at `opt-level` 2 and above: below, the same loops for
-/// AVX-512 would only lengthen the compilation of this crate.
-#[cfg(all(debug_assertions, target_arch = "x86_64"))]
+/// What kernels that are not [`Kernel::WIDE`] choose from.
+#[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug)]
-enum Arch {
+enum Narrow {
     Scalar,
     V3(pulp::x86::V3),
 }
 
-#[cfg(all(debug_assertions, target_arch = "x86_64"))]
-impl Arch {
-    fn new() -> Arch {
-        pulp::x86::V3::try_new().map_or(Arch::Scalar, Arch::V3)
-    }
+#[cfg(target_arch = "x86_64")]
+static NARROW: LazyLock<Narrow> = LazyLock::new(|| pulp::x86::V3::try_new().map_or(Narrow::Scalar, Narrow::V3));
 
+#[cfg(target_arch = "x86_64")]
+impl Narrow {
     #[inline]
     fn dispatch<W: WithSimd>(self, work: W) -> W::Output {
         match self {
-            Arch::Scalar => Simd::vectorize(pulp::Scalar::new(), work),
-            Arch::V3(simd) => Simd::vectorize(simd, work),
+            Narrow::Scalar => Simd::vectorize(pulp::Scalar::new(), work),
+            Narrow::V3(simd) => Simd::vectorize(simd, work),
         }
     }
 }
 
+/// Whether AVX-512 is used at all: LLVM makes vectors at `opt-level` 2 and above, and below the same loops once more would only lengthen the
+/// compilation of this crate.
+const HAS_VECTORS: bool = !cfg!(debug_assertions);
+
 /// Runs `kernel` compiled for the best instruction set of this CPU.
 #[inline]
 pub fn dispatch<K: Kernel>(kernel: K) -> K::Output {
+    #[cfg(target_arch = "x86_64")]
+    if !(K::WIDE && HAS_VECTORS) {
+        return NARROW.dispatch(Run(kernel));
+    }
     ARCH.dispatch(Run(kernel))
 }
 
-/// Name of the instruction set that [`dispatch`] chose, for reports.
+/// Name of the instruction set that [`dispatch`] chooses for wide kernels, for reports.
 pub fn instruction_set() -> String {
-    match *ARCH {
-        Arch::Scalar => "baseline".to_owned(),
-        #[allow(unreachable_patterns, reason = "`Arch` has one variant on targets that pulp does not know")]
-        other => format!("{other:?}").chars().take_while(|c| c.is_alphanumeric()).collect(),
+    #[cfg(target_arch = "x86_64")]
+    if !HAS_VECTORS {
+        return named(*NARROW);
+    }
+    named(*ARCH)
+}
+
+fn named(set: impl std::fmt::Debug) -> String {
+    match format!("{set:?}") {
+        scalar if scalar == "Scalar" => "baseline".to_owned(),
+        other => other.chars().take_while(|c| c.is_alphanumeric()).collect(),
     }
 }
 
@@ -131,6 +143,8 @@ pub fn instruction_set() -> String {
 pub trait Map1<T, U = T>: Copy + Send + Sync {
     /// Whether [`Map1::slow`] serves some inputs.
     const HAS_SLOW: bool = false;
+    /// [`Kernel::WIDE`]
+    const WIDE: bool = false;
 
     /// The value at `x`. `#[inline(always)]` and free of branches, or the loop is not vectorised.
     fn call<M: MulAdd>(self, x: T) -> U;
@@ -156,6 +170,9 @@ impl<T, U, F: Fn(T) -> U + Copy + Send + Sync> Map1<T, U> for F {
 
 /// A function of two elements. Every `Fn(A, B) -> U` is one.
 pub trait Map2<A, B = A, U = A>: Copy + Send + Sync {
+    /// [`Kernel::WIDE`]
+    const WIDE: bool = false;
+
     /// The value at `(a, b)`. `#[inline(always)]` and free of branches, or the loop is not vectorised.
     fn call<M: MulAdd>(self, a: A, b: B) -> U;
 }
@@ -187,6 +204,7 @@ struct Map1Kernel<'a, F, T, U>(F, &'a [T], &'a mut [U]);
 
 impl<F: Map1<T, U>, T: Copy, U> Kernel for Map1Kernel<'_, F, T, U> {
     type Output = ();
+    const WIDE: bool = F::WIDE;
 
     #[inline(always)]
     fn run<M: MulAdd>(self) {
@@ -240,6 +258,7 @@ struct Map2Kernel<'a, F, A, B, U>(F, &'a [A], &'a [B], &'a mut [U]);
 
 impl<F: Map2<A, B, U>, A: Copy, B: Copy, U> Kernel for Map2Kernel<'_, F, A, B, U> {
     type Output = ();
+    const WIDE: bool = F::WIDE;
 
     #[inline(always)]
     fn run<M: MulAdd>(self) {

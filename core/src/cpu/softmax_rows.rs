@@ -38,6 +38,7 @@ struct Rows<'a>(Form, &'a [f32], usize, &'a mut [f32]);
 
 impl Kernel for Rows<'_> {
     type Output = ();
+    const WIDE: bool = true;
     #[inline(always)]
     fn run<M: MulAdd>(self) {
         let Self(form, x, cols, y) = self;
@@ -74,6 +75,7 @@ fn log_value(x: f32, max: f32, log: f32) -> f32 {
 struct ExpMinus(f32);
 
 impl Map1<f32> for ExpMinus {
+    const WIDE: bool = true;
     #[inline(always)]
     fn call<M: MulAdd>(self, x: f32) -> f32 {
         vmath::exp::<M>(x - self.0)

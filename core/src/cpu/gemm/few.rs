@@ -228,6 +228,7 @@ struct Row<'a, I, T, F> {
 
 impl<I: Copy, T: Sum, F: Map1<I, T>> Kernel for Row<'_, I, T, F> {
     type Output = ();
+    const WIDE: bool = true;
 
     #[inline(always)]
     fn run<M: MulAdd>(self) {

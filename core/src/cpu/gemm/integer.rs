@@ -72,6 +72,7 @@ struct Task<'a, 'm, I, O> {
 
 impl<I: Widen<O>, O: Wrapping> Kernel for Task<'_, '_, I, O> {
     type Output = ();
+    const WIDE: bool = true;
 
     #[inline(always)]
     fn run<M: MulAdd>(self) {

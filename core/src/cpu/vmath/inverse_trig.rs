@@ -95,6 +95,7 @@ map1! {
 pub struct Atan2;
 
 impl Map2<f32> for Atan2 {
+    const WIDE: bool = true;
     #[inline(always)]
     fn call<M: MulAdd>(self, y: f32, x: f32) -> f32 {
         atan2::<M>(y, x)

@@ -63,6 +63,7 @@ macro_rules! map1 {
         #[derive(Clone, Copy, Debug)]
         pub struct $name;
         impl $crate::cpu::simd::Map1<f32> for $name {
+            const WIDE: bool = true;
             #[inline(always)]
             fn call<M: $crate::cpu::simd::MulAdd>(self, x: f32) -> f32 {
                 $function(x)

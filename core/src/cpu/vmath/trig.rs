@@ -81,6 +81,7 @@ macro_rules! map1_with_slow {
         pub struct $name;
         impl Map1<f32> for $name {
             const HAS_SLOW: bool = true;
+            const WIDE: bool = true;
 
             #[inline(always)]
             fn call<M: MulAdd>(self, x: f32) -> f32 {
