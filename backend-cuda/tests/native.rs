@@ -19,7 +19,7 @@ mod native_cases;
 use std::sync::{Arc, LazyLock};
 
 use native_cases::{Forced, Tally, in_parallel, products};
-use polywarp_core::harness::{Case, Level, Outcome, Wrapped, run_case};
+use polywarp_core::harness::{Case, Level, Outcome, Part, Wrapped, run_case};
 use polywarp_core::ops::{
     Attention, AttentionGradient, Convolution, ConvolutionInput, ConvolutionWeights, GroupedMatmul, Matmul,
     QuantizedConvolution, REGISTRY, ReducedMatmul,
@@ -228,12 +228,14 @@ fn every_candidate_of_every_case_conforms() {
     // No native kernel is for attention to no keys.
     cases.retain(|case| !attention(&case.op) || case.op.inputs().iter().all(|input| input.layout.elements() > 0));
     if common::interpreted() {
-        // Every third of those that are small: the others are made of the same tiles.
+        // Of those that are small some, others every day: they are made of the same tiles.
         cases.retain(|case| case.op.cost().flops < 4_000_000);
+        let (second, sixth) = (Part::today(2), Part::today(6));
         let mut number = 0;
         cases.retain(|case| {
             number += 1;
-            attention(&case.op) || convolution(&case.op) || number % 3 == 1
+            let today = if attention(&case.op) || convolution(&case.op) { second } else { sixth };
+            today.is_turn_of(number)
         });
     }
     judged(&backend, &cases).finish("cases of the harness");
@@ -267,6 +269,14 @@ fn every_candidate_is_exact_on_random_windows() {
     common::assert_alive(&*backend);
 }
 
+/// All of `cases`, or every n-th where `POLYWARP_NATIVE_EDGES` says so; on the interpreted driver one of three, another one every day.
+fn edges<T>(cases: Vec<T>) -> Vec<T> {
+    let step = number("POLYWARP_NATIVE_EDGES", 1).max(1) as usize;
+    let today = if common::interpreted() { Part::today(3) } else { Part::ALL };
+    let numbered = (0..).zip(cases.into_iter().step_by(step));
+    numbered.filter(|(number, _)| today.is_turn_of(*number)).map(|(_, case)| case).collect()
+}
+
 /// m, n, k of 1 to 17, each dtype: products of small integers must come out exactly.
 #[test]
 fn every_candidate_is_exact_from_1_to_17_cubed() {
@@ -282,8 +292,7 @@ fn every_candidate_is_exact_from_1_to_17_cubed() {
 #[test]
 fn every_candidate_is_exact_where_tiles_end() {
     let Some(backend) = card() else { return };
-    let step = number("POLYWARP_NATIVE_EDGES", 1).max(1) as usize;
-    let ops = native_cases::edges().into_iter().step_by(step).collect();
+    let ops = edges(native_cases::edges());
     products(&backend, ops, |op| selected(&backend, op)).finish("products at tiles' ends");
     common::assert_alive(&*backend);
 }
@@ -301,8 +310,7 @@ fn every_candidate_is_exact_on_random_shapes() {
 #[test]
 fn every_candidate_is_exact_where_groups_end() {
     let Some(backend) = card() else { return };
-    let step = number("POLYWARP_NATIVE_EDGES", 1).max(1) as usize;
-    let all = native_cases::grouped::edges().into_iter().step_by(step).collect();
+    let all = edges(native_cases::grouped::edges());
     native_cases::grouped::products(&backend, all, |op| selected(&backend, op)).finish("products where groups end");
     common::assert_alive(&*backend);
 }

@@ -63,7 +63,8 @@ impl MulAdd for Separate {
 pub trait Kernel {
     /// What the work returns.
     type Output;
-    /// Whether it computes so much with each element that registers of 512 bits pay: other loops wait for memory.
+    /// Whether it computes so much with each element that registers of 512 bits pay. Other loops wait for memory, and are no slower without
+    /// them: sums and products of f32 that fit into caches take a tenth to a quarter less time (`benches/results/cpu-2026-11-29`).
     const WIDE: bool = false;
     /// Does the work.
     fn run<M: MulAdd>(self) -> Self::Output;
@@ -87,16 +88,24 @@ impl<K: Kernel> WithSimd for Run<K> {
 
 static ARCH: LazyLock<pulp::Arch> = LazyLock::new(pulp::Arch::new);
 
-/// What kernels that are not [`Kernel::WIDE`] choose from.
+/// What kernels that are not [`Kernel::WIDE`] choose from. A build that is for CPUs with AVX2 and FMA alone (`-C target-cpu=x86-64-v3`, as
+/// the tests are built) has them once.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug)]
 enum Narrow {
     Scalar,
+    #[cfg(not(all(target_feature = "avx2", target_feature = "fma")))]
     V3(pulp::x86::V3),
 }
 
 #[cfg(target_arch = "x86_64")]
-static NARROW: LazyLock<Narrow> = LazyLock::new(|| pulp::x86::V3::try_new().map_or(Narrow::Scalar, Narrow::V3));
+static NARROW: LazyLock<Narrow> = LazyLock::new(|| {
+    #[cfg(not(all(target_feature = "avx2", target_feature = "fma")))]
+    if let Some(simd) = pulp::x86::V3::try_new() {
+        return Narrow::V3(simd);
+    }
+    Narrow::Scalar
+});
 
 #[cfg(target_arch = "x86_64")]
 impl Narrow {
@@ -104,6 +113,7 @@ impl Narrow {
     fn dispatch<W: WithSimd>(self, work: W) -> W::Output {
         match self {
             Narrow::Scalar => Simd::vectorize(pulp::Scalar::new(), work),
+            #[cfg(not(all(target_feature = "avx2", target_feature = "fma")))]
             Narrow::V3(simd) => Simd::vectorize(simd, work),
         }
     }
@@ -134,6 +144,7 @@ pub fn instruction_set() -> String {
 
 fn named(set: impl std::fmt::Debug) -> String {
     match format!("{set:?}") {
+        scalar if scalar == "Scalar" && cfg!(target_feature = "avx2") => "V3".to_owned(),
         scalar if scalar == "Scalar" => "baseline".to_owned(),
         other => other.chars().take_while(|c| c.is_alphanumeric()).collect(),
     }
@@ -204,7 +215,8 @@ struct Map1Kernel<'a, F, T, U>(F, &'a [T], &'a mut [U]);
 
 impl<F: Map1<T, U>, T: Copy, U> Kernel for Map1Kernel<'_, F, T, U> {
     type Output = ();
-    const WIDE: bool = F::WIDE;
+    // Rounding to 16 bits is work, too.
+    const WIDE: bool = F::WIDE || (size_of::<T>() > 2 && size_of::<U>() == 2);
 
     #[inline(always)]
     fn run<M: MulAdd>(self) {
@@ -341,7 +353,8 @@ mod tests {
 
     #[test]
     fn dispatch_on_fma_cpu_rounds_once() {
-        let fused = if cfg!(target_arch = "aarch64") { true } else { instruction_set() != "baseline" };
+        let always = cfg!(any(target_arch = "aarch64", target_feature = "fma"));
+        let fused = always || instruction_set() != "baseline";
         let expected = if fused { f32::EPSILON * f32::EPSILON } else { 0.0 };
         assert_eq!(dispatch(Twice).0, expected);
     }
