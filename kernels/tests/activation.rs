@@ -168,7 +168,7 @@ const OFF: [[f64; 2]; 5] = [[0.0, 0.0], [2.0, 1.0], [2.0, -1.0], [-2.0, 1.0], [-
 
 #[test]
 fn activations_keep_what_core_promises() {
-    // Every distance from the approximations takes seconds: none of them every day, and another one.
+    // Each distance from the approximations takes seconds: 0 every day, and one of the others.
     let today = Part::today(4);
     for dtype in [DType::F32, DType::F16, DType::BF16] {
         for f in FUNCTIONS {
