@@ -121,6 +121,7 @@ impl Narrow {
 
 /// Whether AVX-512 is used at all: LLVM makes vectors at `opt-level` 2 and above, and below the same loops once more would only lengthen the
 /// compilation of this crate.
+#[cfg(target_arch = "x86_64")]
 const HAS_VECTORS: bool = !cfg!(debug_assertions);
 
 /// Runs `kernel` compiled for the best instruction set of this CPU.
