@@ -253,8 +253,6 @@ fn edges(extent: usize, parts: usize, tile: usize, least: usize) -> Vec<usize> {
 /// In which order crate `gemm` adds depends on C's extents: few elements or one row may become dot products, and of small matrices
 /// k is cut into other parts. So rectangles are of neither kind unless all of C is (`least_rows`, `least_cols`).
 fn product<T: Float>(a: Mat<'_, T>, b: Mat<'_, T>, c: &mut Block<'_, T>) {
-    let (m, n, k) = (c.layout.rows, c.layout.cols, a.layout.cols);
-    assert!(a.layout.rows == m && b.layout.rows == k && b.layout.cols == n, "gemm: shapes");
     // Its kernels write columns: C is transposed unless its columns are the closer elements.
     let (mut a, mut b, lc) = match c.layout.col_stride < c.layout.row_stride {
         true => (b.transposed(), a.transposed(), c.layout.transposed()),
@@ -281,7 +279,7 @@ fn product<T: Float>(a: Mat<'_, T>, b: Mat<'_, T>, c: &mut Block<'_, T>) {
         run(
             la.rows,
             lb.cols,
-            k,
+            la.cols,
             c.data.add(lc.offset),
             lc.col_stride,
             lc.row_stride,
