@@ -63,8 +63,8 @@ impl MulAdd for Separate {
 pub trait Kernel {
     /// What the work returns.
     type Output;
-    /// Whether it computes so much with each element that registers of 512 bits pay. Other loops wait for memory, and are no slower without
-    /// them: sums and products of f32 that fit into caches take a tenth to a quarter less time (`benches/results/cpu-2026-11-29`).
+    /// Whether it computes so much with each element that registers of 512 bits pay. Other loops wait for memory: most take as long without
+    /// them, those of f32 that fit into caches up to a quarter less, and a few, most of f16, up to a tenth more (`benches/results/cpu-2026-11-29`).
     const WIDE: bool = false;
     /// Does the work.
     fn run<M: MulAdd>(self) -> Self::Output;
