@@ -163,6 +163,26 @@ fn export_and_merge_keep_what_says_more() {
 }
 
 #[test]
+fn tables_keep_every_time_and_version_1_is_read() {
+    let mut table = Table::new();
+    let timed = |times: &[(&str, f64)]| {
+        times.iter().map(|&(candidate, ns)| Timed { candidate: candidate.to_owned(), ns }).collect::<Vec<_>>()
+    };
+    table.add(answer("1", "only", "tiled"));
+    table.add(Answer { times: timed(&[("split", 7.25), ("tiled", 12.5)]), ..answer("1", "both", "split") });
+    table.add(Answer { complete: false, times: timed(&[("split", 7.25)]), ..answer("2", "others", "tiled") });
+    table.add(Answer { times: Vec::new(), ..answer("2", "none", "tiled") });
+    assert_eq!(Table::from_json(&table.to_json()).unwrap(), table);
+    assert_eq!(Table::from_json(&Table::new().to_json()).unwrap(), Table::new());
+    let lines: Vec<String> = table.answers().map(|answer| serde_json::to_string(answer).unwrap()).collect();
+    let first = format!("{{\"format\":\"polywarp tuning table\",\"version\":1,\"answers\":[{}]}}", lines.join(","));
+    assert_eq!(Table::from_json(&first).unwrap(), table);
+    let winners = table.winners();
+    let times: Vec<_> = winners.answers().map(|answer| answer.times.clone()).collect();
+    assert_eq!(times, [timed(&[("split", 7.0)]), timed(&[("tiled", 13.0)]), vec![], vec![]]);
+}
+
+#[test]
 fn what_cannot_be_written_is_reported_and_not_counted() {
     let directory = Directory::new("unwritable");
     let store = Store::open(&directory.place());
@@ -211,7 +231,9 @@ fn tables_that_are_none_are_refused() {
     let long = "x".repeat(500);
     for (from, to) in [
         ("polywarp tuning table", "some other table"),
-        ("\"version\": 1", "\"version\": 2"),
+        ("\"version\": 2", "\"version\": 1"),
+        ("\"version\": 2", "\"version\": 3"),
+        ("\"devices\"", "\"others\""),
         ("12.5", "-12.5"),
         ("12.5", "1e999"),
         ("\"winner\":\"tiled\"", "\"winner\":\"\""),

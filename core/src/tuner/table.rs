@@ -13,8 +13,10 @@ use crate::{DeviceInfo, Error, Result};
 
 /// What the file says it is.
 const FORMAT: &str = "polywarp tuning table";
-/// Version of the JSON and of the texts of keys.
+/// Version of one answer's JSON and of the texts of keys.
 pub(super) const VERSION: u32 = 1;
+/// Version of a table's JSON. Version 1, which is still read, repeated the identity in every answer.
+const TABLE_VERSION: u32 = 2;
 /// Longest table that is read.
 const MOST_BYTES: usize = 32 << 20;
 /// Longest name or key.
@@ -80,11 +82,55 @@ pub struct Table {
     answers: BTreeMap<(Identity, String), Answer>,
 }
 
-#[derive(Serialize, Deserialize)]
+/// A table's JSON. Tables are long, and one ships in every program: what many answers share stands once.
+#[derive(Deserialize)]
 struct File {
     format: String,
     version: u32,
-    answers: Vec<Answer>,
+    devices: Option<Vec<OfDevice>>,
+    /// What version 1 has instead.
+    answers: Option<Vec<Answer>>,
+}
+
+/// The answers for one device.
+#[derive(Deserialize)]
+struct OfDevice {
+    #[serde(flatten)]
+    identity: Identity,
+    answers: Vec<Line>,
+}
+
+/// One answer without its device.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    key: String,
+    winner: String,
+    /// Nanoseconds of the winner, when its time is the only one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ns: Option<f64>,
+    /// Nanoseconds by candidate, else.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    times: Vec<(String, f64)>,
+    /// Not every candidate worth it was timed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    incomplete: bool,
+}
+
+impl Line {
+    fn new(answer: &Answer) -> Line {
+        let Answer { key, winner, complete, times, .. } = answer;
+        let (ns, times) = match &times[..] {
+            [only] if only.candidate == *winner => (Some(only.ns), Vec::new()),
+            all => (None, all.iter().map(|timed| (timed.candidate.clone(), timed.ns)).collect()),
+        };
+        Line { key: key.clone(), winner: winner.clone(), ns, times, incomplete: !complete }
+    }
+
+    fn into_answer(self, identity: Identity) -> Answer {
+        let own = self.ns.map(|ns| (self.winner.clone(), ns));
+        let times = own.into_iter().chain(self.times).map(|(candidate, ns)| Timed { candidate, ns }).collect();
+        Answer { identity, key: self.key, winner: self.winner, complete: !self.incomplete, times }
+    }
 }
 
 impl Answer {
@@ -160,11 +206,21 @@ impl Table {
         if file.format != FORMAT {
             return Err(invalid(format!("its format is not \"{FORMAT}\"")));
         }
-        if file.version != VERSION {
-            return Err(invalid(format!("it has version {}, this library reads {VERSION}: tune again", file.version)));
-        }
+        let lines = |OfDevice { identity, answers }: OfDevice| {
+            answers.into_iter().map(move |line| line.into_answer(identity.clone()))
+        };
+        let answers: Vec<Answer> = match (file.version, file.devices, file.answers) {
+            (1, None, Some(answers)) => answers,
+            (TABLE_VERSION, Some(devices), None) => devices.into_iter().flat_map(lines).collect(),
+            (1 | TABLE_VERSION, ..) => return Err(invalid("it has no answers, or those of two versions".to_owned())),
+            (other, ..) => {
+                let reason =
+                    format!("it has version {other}, this library reads those up to {TABLE_VERSION}: tune again");
+                return Err(invalid(reason));
+            }
+        };
         let mut table = Table::new();
-        for answer in file.answers {
+        for answer in answers {
             if let Some(fault) = answer.fault() {
                 return Err(invalid(format!("{fault} in the answer for `{:.80}`", answer.key)));
             }
@@ -173,28 +229,37 @@ impl Table {
         Ok(table)
     }
 
-    /// The same answers, each with its winner's time alone: all that choosing reads, and a quarter of the bytes.
+    /// The same answers, each with its winner's time alone, in whole nanoseconds: all that choosing reads, and a fifth of the
+    /// bytes.
     pub fn winners(&self) -> Table {
         let mut table = self.clone();
         for answer in table.answers.values_mut() {
             answer.times.retain(|timed| timed.candidate == answer.winner);
+            answer.times.iter_mut().for_each(|timed| timed.ns = timed.ns.round());
         }
         table
     }
 
     /// The table as JSON, one answer to a line.
     pub fn to_json(&self) -> String {
-        let mut text = format!("{{\"format\": \"{FORMAT}\", \"version\": {VERSION}, \"answers\": [");
-        let mut separator = "\n";
+        // Strings and finite numbers always have a JSON.
+        let json = |value: serde_json::Result<String>| value.unwrap_or_default();
+        let device = |identity: &Identity, answers: Vec<String>| {
+            let identity = json(serde_json::to_string(identity));
+            let open = identity.strip_suffix('}').unwrap_or_default();
+            format!("\n{open},\"answers\":[\n{}\n]}}", answers.join(",\n"))
+        };
+        let mut devices: Vec<(&Identity, Vec<String>)> = Vec::new();
         for answer in self.answers() {
-            // Strings and finite numbers always have a JSON.
-            let Ok(line) = serde_json::to_string(answer) else { continue };
-            text.push_str(separator);
-            text.push_str(&line);
-            separator = ",\n";
+            let line = json(serde_json::to_string(&Line::new(answer)));
+            match devices.last_mut() {
+                Some((identity, lines)) if **identity == answer.identity => lines.push(line),
+                _ => devices.push((&answer.identity, vec![line])),
+            }
         }
-        text.push_str("\n]}\n");
-        text
+        let devices: Vec<String> = devices.into_iter().map(|(identity, lines)| device(identity, lines)).collect();
+        let devices = devices.join(",");
+        format!("{{\"format\": \"{FORMAT}\", \"version\": {TABLE_VERSION}, \"devices\": [{devices}\n]}}\n")
     }
 
     /// The answer for `key` on any driver and kernels of a device of this name.
