@@ -8,10 +8,12 @@ use crate::{BinaryFn, DType, Expr, Layout, Result, Shape, TensorSpec};
 
 const FAMILY: &str = "binary";
 
+#[inline(never)]
 fn binary(f: BinaryFn, dtype: DType, kinds: [LayoutKind; 2], dims: &[u64]) -> Result<Map> {
     strided_map(f.name(), &Expr::input(0).binary(f, Expr::input(1)), &[dtype, dtype], &kinds, dims)
 }
 
+#[inline(never)]
 fn broadcast(f: BinaryFn, dtype: DType, lhs: &[u64], rhs: &[u64]) -> Result<Map> {
     let (lhs, rhs) = (Shape::new(lhs)?, Shape::new(rhs)?);
     let shape = Shape::broadcast(f.name(), &lhs, &rhs)?;

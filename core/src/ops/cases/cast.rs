@@ -10,6 +10,7 @@ const FAMILY: &str = "cast";
 /// Partners of the integers that others stand for in width and sign.
 const PARTNERS: [DType; 5] = [DType::BF16, DType::F32, DType::F64, DType::I32, DType::I64];
 
+#[inline(never)]
 fn cast(from: DType, to: DType, kind: LayoutKind, dims: &[u64]) -> Result<Map> {
     strided_map("cast", &Expr::input(0).cast(to), &[from], &[kind], dims)
 }

@@ -1,4 +1,7 @@
 //! What cases of several families share: sizes at the edges of vectors, subgroups, workgroups and grids, and programs to run.
+//!
+//! What makes an operation for a case, and what adds one, is not inlined, here and in the files of families that have many: at a
+//! thousand calls it was half a megabyte of every program.
 
 use crate::ops::Map;
 use crate::{Expr, Op, Program, Result, TensorSpec};
@@ -35,6 +38,7 @@ pub(crate) fn ranks() -> Vec<Vec<u64>> {
 }
 
 /// An elementwise op over inputs of the output's shape.
+#[inline(never)]
 pub(crate) fn map(label: &'static str, expr: &Expr, inputs: Vec<TensorSpec>, dims: &[u64]) -> Result<Map> {
     let dtypes: Vec<DType> = inputs.iter().map(|input| input.dtype).collect();
     let program = Program::compile(expr, &dtypes)?;
@@ -43,6 +47,7 @@ pub(crate) fn map(label: &'static str, expr: &Expr, inputs: Vec<TensorSpec>, dim
 }
 
 /// An elementwise op of several results. It reads `inputs` and the outputs that it updates: the first ones, of the dtypes `updated`.
+#[inline(never)]
 pub(crate) fn several(
     label: &'static str,
     exprs: &[Expr],
@@ -58,11 +63,13 @@ pub(crate) fn several(
 }
 
 /// An elementwise op over dense inputs of these dtypes.
+#[inline(never)]
 pub(crate) fn dense_map(label: &'static str, expr: &Expr, dtypes: &[DType], dims: &[u64]) -> Result<Map> {
     strided_map(label, expr, dtypes, &vec![LayoutKind::Dense; dtypes.len()], dims)
 }
 
 /// An elementwise op over inputs of these dtypes and kinds of layout.
+#[inline(never)]
 pub(crate) fn strided_map(
     label: &'static str,
     expr: &Expr,
@@ -75,6 +82,7 @@ pub(crate) fn strided_map(
 }
 
 /// Adds a case; see [`Case::push`].
+#[inline(never)]
 pub(crate) fn add(cases: &mut Vec<Case>, family: &'static str, op: Result<impl Into<Op>>, values: &[Values]) {
     Case::push(cases, family, op, values.to_vec());
 }

@@ -18,43 +18,51 @@ fn dense(dtype: DType, shape: Shape) -> TensorSpec {
 }
 
 /// One to three numbers for each axis: taps, then how windows move.
-#[derive(Clone, Default)]
-struct Windows {
-    taps: Vec<u64>,
-    options: ConvolutionOptions,
+#[derive(Clone, Copy)]
+struct Windows<'a> {
+    taps: &'a [u64],
+    stride: &'a [u64],
+    dilation: &'a [u64],
+    padding: &'a [[u64; 2]],
+    groups: u64,
 }
 
-fn windows(taps: &[u64]) -> Windows {
-    Windows { taps: taps.to_vec(), options: ConvolutionOptions::default() }
+fn windows(taps: &[u64]) -> Windows<'_> {
+    Windows { taps, stride: &[], dilation: &[], padding: &[], groups: 1 }
 }
 
-impl Windows {
-    fn stride(mut self, stride: &[u64]) -> Windows {
-        self.options.stride = stride.to_vec();
-        self
+impl<'a> Windows<'a> {
+    fn stride(self, stride: &'a [u64]) -> Self {
+        Windows { stride, ..self }
     }
-    fn dilation(mut self, dilation: &[u64]) -> Windows {
-        self.options.dilation = dilation.to_vec();
-        self
+    fn dilation(self, dilation: &'a [u64]) -> Self {
+        Windows { dilation, ..self }
     }
-    fn padding(mut self, padding: &[[u64; 2]]) -> Windows {
-        self.options.padding = padding.to_vec();
-        self
+    fn padding(self, padding: &'a [[u64; 2]]) -> Self {
+        Windows { padding, ..self }
     }
-    fn groups(mut self, groups: u64) -> Windows {
-        self.options.groups = groups;
-        self
+    fn groups(self, groups: u64) -> Self {
+        Windows { groups, ..self }
     }
 
     /// Of x [batch, spatial..., channels] with `filters`.
+    #[inline(never)]
     fn geometry(&self, x: &[u64], filters: u64) -> Result<Geometry> {
-        let channels = x.last().copied().unwrap_or(0) / self.options.groups;
-        let weights = Shape::new(&[&[filters], &self.taps[..], &[channels]].concat())?;
-        Geometry::new(FAMILY, &Shape::new(x)?, &weights, &self.options)
+        let channels = x.last().copied().unwrap_or(0) / self.groups;
+        let weights = Shape::new(&[&[filters], self.taps, &[channels]].concat())?;
+        let options = ConvolutionOptions {
+            stride: self.stride.to_vec(),
+            dilation: self.dilation.to_vec(),
+            padding: self.padding.to_vec(),
+            groups: self.groups,
+            ..ConvolutionOptions::default()
+        };
+        Geometry::new(FAMILY, &Shape::new(x)?, &weights, &options)
     }
 }
 
 /// The three operations of one geometry, on dense operands.
+#[inline(never)]
 fn all_three(geometry: &Result<Geometry>, dtype: DType) -> [Result<crate::Op>; 3] {
     let made = || {
         let geometry = geometry.clone()?;
@@ -72,6 +80,7 @@ fn all_three(geometry: &Result<Geometry>, dtype: DType) -> [Result<crate::Op>; 3
     }
 }
 
+#[inline(never)]
 fn push(cases: &mut Vec<Case>, geometry: &Result<Geometry>, dtype: DType, values: [Values; 2]) {
     for op in all_three(geometry, dtype) {
         add(cases, FAMILY, op, &values);
@@ -79,6 +88,7 @@ fn push(cases: &mut Vec<Case>, geometry: &Result<Geometry>, dtype: DType, values
 }
 
 /// Small integers, whose sums are exact.
+#[inline(never)]
 fn exact(cases: &mut Vec<Case>, geometry: &Result<Geometry>, dtype: DType) {
     let mut made = Vec::new();
     push(&mut made, geometry, dtype, [SMALL; 2]);
@@ -104,9 +114,9 @@ fn dtypes(cases: &mut Vec<Case>) {
     for dtype in DTYPES {
         let three = windows(&[3, 3]).padding(&[[1, 1]]);
         for (x, filters, windows) in [
-            ([2, 9, 7, 5], 6, three.clone()),
-            ([1, 8, 8, 16], 32, three.clone().stride(&[2])),
-            ([1, 7, 9, 12], 12, three.clone().groups(12)),
+            ([2, 9, 7, 5], 6, three),
+            ([1, 8, 8, 16], 32, three.stride(&[2])),
+            ([1, 7, 9, 12], 12, three.groups(12)),
             ([2, 7, 5, 6], 4, three.groups(2)),
             ([2, 5, 3, 7], 9, windows(&[1, 1])),
         ] {
@@ -120,11 +130,11 @@ fn dtypes(cases: &mut Vec<Case>) {
 fn products(cases: &mut Vec<Case>) {
     let three = || windows(&[3, 3]).padding(&[[1, 1]]);
     let shapes = [
-        (three().stride(&[2]), vec![2, 5, 6, 3], 4),
-        (three().groups(2), vec![1, 4, 3, 4], 6),
-        (windows(&[1, 1]), vec![2, 3, 2, 5], 3),
-        (windows(&[2]).dilation(&[2]), vec![2, 5, 1], 2),
-        (windows(&[1, 1]), vec![0, 3, 2, 5], 3),
+        (three().stride(&[2]), &[2, 5, 6, 3][..], 4),
+        (three().groups(2), &[1, 4, 3, 4], 6),
+        (windows(&[1, 1]), &[2, 3, 2, 5], 3),
+        (windows(&[2]).dilation(&[2]), &[2, 5, 1], 2),
+        (windows(&[1, 1]), &[0, 3, 2, 5], 3),
     ];
     for dtype in [DType::I32, DType::U32, DType::I64, DType::F8E4M3, DType::F8E5M2] {
         for (windows, x, filters) in &shapes {
@@ -228,21 +238,21 @@ fn whole_vectors(cases: &mut Vec<Case>) {
     let three = || windows(&[3, 3]).padding(&[[1, 1]]);
     // Windows that reach far into the padding, skip inputs, lie apart; more channels and filters than a tile, in no whole tiles.
     let shapes = [
-        (three(), vec![2, 7, 6, 8], 16),
-        (three().stride(&[2]).padding(&[[1, 0]]), vec![2, 9, 8, 16], 24),
-        (windows(&[1, 1]).stride(&[2]), vec![2, 6, 5, 8], 8),
-        (three().dilation(&[2]).padding(&[[2, 2]]), vec![1, 9, 9, 8], 8),
-        (windows(&[5, 4]).padding(&[[4, 4], [6, 3]]), vec![1, 5, 6, 8], 8),
-        (windows(&[2, 2]).stride(&[3]), vec![1, 8, 7, 8], 8),
-        (windows(&[3]).padding(&[[1, 0]]), vec![2, 17, 16], 8),
+        (three(), &[2, 7, 6, 8][..], 16),
+        (three().stride(&[2]).padding(&[[1, 0]]), &[2, 9, 8, 16], 24),
+        (windows(&[1, 1]).stride(&[2]), &[2, 6, 5, 8], 8),
+        (three().dilation(&[2]).padding(&[[2, 2]]), &[1, 9, 9, 8], 8),
+        (windows(&[5, 4]).padding(&[[4, 4], [6, 3]]), &[1, 5, 6, 8], 8),
+        (windows(&[2, 2]).stride(&[3]), &[1, 8, 7, 8], 8),
+        (windows(&[3]).padding(&[[1, 0]]), &[2, 17, 16], 8),
         // Long enough for slabs of outputs.
-        (windows(&[2]).padding(&[[0, 1]]), vec![1, 600, 8], 8),
-        (three(), vec![1, 6, 5, 72], 136),
-        (three().stride(&[2, 1]), vec![1, 13, 29, 8], 72),
+        (windows(&[2]).padding(&[[0, 1]]), &[1, 600, 8], 8),
+        (three(), &[1, 6, 5, 72], 136),
+        (three().stride(&[2, 1]), &[1, 13, 29, 8], 72),
         // Taps become channels; y's pixels begin anywhere.
-        (windows(&[7, 7]).stride(&[2]).padding(&[[3, 3]]), vec![2, 15, 14, 3], 16),
-        (windows(&[4, 4]).stride(&[4]), vec![1, 9, 8, 3], 10),
-        (three(), vec![1, 5, 4, 36], 8),
+        (windows(&[7, 7]).stride(&[2]).padding(&[[3, 3]]), &[2, 15, 14, 3], 16),
+        (windows(&[4, 4]).stride(&[4]), &[1, 9, 8, 3], 10),
+        (three(), &[1, 5, 4, 36], 8),
     ];
     for (windows, x, filters) in shapes {
         push(cases, &windows.geometry(&x, filters), DType::F16, [ONE; 2]);
@@ -277,36 +287,36 @@ fn whole_vectors(cases: &mut Vec<Case>) {
 fn depthwise(cases: &mut Vec<Case>) {
     let of = |windows: &Windows, x: &[u64]| {
         let channels = x.last().copied().unwrap_or(0);
-        windows.clone().groups(channels).geometry(x, channels)
+        windows.groups(channels).geometry(x, channels)
     };
     let three = || windows(&[3, 3]).padding(&[[1, 1]]);
     let every_dtype = [
-        (three(), vec![2, 3, 14, 4]),
-        (three().stride(&[2]), vec![1, 6, 9, 36]),
-        (three().stride(&[3, 2]).padding(&[[1, 0], [2, 1]]), vec![1, 5, 7, 12]),
+        (three(), &[2, 3, 14, 4][..]),
+        (three().stride(&[2]), &[1, 6, 9, 36]),
+        (three().stride(&[3, 2]).padding(&[[1, 0], [2, 1]]), &[1, 5, 7, 12]),
     ];
     for dtype in DTYPES {
         every_dtype.iter().for_each(|(windows, x)| push(cases, &of(windows, x), dtype, [ONE; 2]));
     }
     for (windows, x) in [
-        (windows(&[5]).padding(&[[4, 1]]), vec![2, 9, 260]),
-        (windows(&[2, 3, 3]).stride(&[1, 2, 1]).padding(&[[1, 0], [1, 1], [0, 2]]), vec![2, 3, 5, 6, 4]),
-        (windows(&[2, 1, 3]).stride(&[2, 1, 2]).dilation(&[1, 2, 1]), vec![1, 5, 4, 6, 4]),
+        (windows(&[5]).padding(&[[4, 1]]), &[2, 9, 260][..]),
+        (windows(&[2, 3, 3]).stride(&[1, 2, 1]).padding(&[[1, 0], [1, 1], [0, 2]]), &[2, 3, 5, 6, 4]),
+        (windows(&[2, 1, 3]).stride(&[2, 1, 2]).dilation(&[1, 2, 1]), &[1, 5, 4, 6, 4]),
         // Taps that some remainders of the stride meet, those that one alone does, and more of them than there are strides.
-        (three().dilation(&[2]).stride(&[3]).padding(&[[2, 3]]), vec![1, 9, 13, 4]),
-        (three().dilation(&[2]).stride(&[2]), vec![1, 8, 9, 4]),
-        (windows(&[5, 4]).dilation(&[4, 2]).stride(&[6, 3]), vec![1, 19, 18, 4]),
-        (windows(&[7]).stride(&[2]).padding(&[[3, 2]]), vec![1, 18, 4]),
+        (three().dilation(&[2]).stride(&[3]).padding(&[[2, 3]]), &[1, 9, 13, 4]),
+        (three().dilation(&[2]).stride(&[2]), &[1, 8, 9, 4]),
+        (windows(&[5, 4]).dilation(&[4, 2]).stride(&[6, 3]), &[1, 19, 18, 4]),
+        (windows(&[7]).stride(&[2]).padding(&[[3, 2]]), &[1, 18, 4]),
         // Paddings beyond the window, and inputs smaller than it.
-        (windows(&[3, 2]).padding(&[[4, 4], [3, 5]]), vec![1, 2, 3, 8]),
-        (windows(&[5, 5]).padding(&[[2, 2]]), vec![1, 2, 1, 4]),
+        (windows(&[3, 2]).padding(&[[4, 4], [3, 5]]), &[1, 2, 3, 8]),
+        (windows(&[5, 5]).padding(&[[2, 2]]), &[1, 2, 1, 4]),
         // Taps or pixels that share no inputs, and more taps than a row has at a time.
-        (windows(&[3]).dilation(&[9]).padding(&[[9, 9]]), vec![1, 20, 4]),
-        (windows(&[2]).stride(&[7]), vec![1, 38, 4]),
-        (windows(&[11]).padding(&[[5, 5]]), vec![1, 13, 4]),
-        (windows(&[19]).stride(&[2]).padding(&[[9, 8]]), vec![1, 13, 4]),
-        (windows(&[10, 2]).padding(&[[5, 5], [0, 1]]), vec![1, 4, 5, 4]),
-        (three(), vec![0, 5, 4, 4]),
+        (windows(&[3]).dilation(&[9]).padding(&[[9, 9]]), &[1, 20, 4]),
+        (windows(&[2]).stride(&[7]), &[1, 38, 4]),
+        (windows(&[11]).padding(&[[5, 5]]), &[1, 13, 4]),
+        (windows(&[19]).stride(&[2]).padding(&[[9, 8]]), &[1, 13, 4]),
+        (windows(&[10, 2]).padding(&[[5, 5], [0, 1]]), &[1, 4, 5, 4]),
+        (three(), &[0, 5, 4, 4]),
     ] {
         exact(cases, &of(&windows, &x), DType::F32);
     }
@@ -387,40 +397,40 @@ fn few_channels(cases: &mut Vec<Case>) {
     }
     for (windows, x, filters) in [
         // Blocks of 8, 16, 32 and 64 filters, filled and not, and several of them.
-        (three(), vec![1, 12, 15, 3], 1),
-        (three(), vec![1, 12, 15, 3], 7),
-        (three(), vec![1, 12, 15, 3], 16),
-        (three(), vec![1, 12, 15, 3], 30),
-        (three(), vec![1, 12, 15, 3], 66),
-        (three(), vec![1, 12, 15, 3], 96),
+        (three(), &[1, 12, 15, 3][..], 1),
+        (three(), &[1, 12, 15, 3], 7),
+        (three(), &[1, 12, 15, 3], 16),
+        (three(), &[1, 12, 15, 3], 30),
+        (three(), &[1, 12, 15, 3], 66),
+        (three(), &[1, 12, 15, 3], 96),
         // Channels.
-        (seven(), vec![1, 24, 30, 1], 16),
-        (three(), vec![2, 9, 17, 4], 8),
-        (three(), vec![1, 11, 17, 7], 32),
-        (three(), vec![1, 11, 17, 8], 20),
+        (seven(), &[1, 24, 30, 1], 16),
+        (three(), &[2, 9, 17, 4], 8),
+        (three(), &[1, 11, 17, 7], 32),
+        (three(), &[1, 11, 17, 8], 20),
         // Strides with and without shared inputs, taps that do not come in equal parts, dilation, paddings of one side and beyond windows.
-        (windows(&[4, 4]).stride(&[4]), vec![1, 47, 53, 3], 20),
-        (windows(&[5, 11]).stride(&[1, 3]).padding(&[[2, 2], [0, 5]]), vec![1, 14, 43, 3], 9),
-        (windows(&[2, 15]).padding(&[[0, 1], [9, 5]]), vec![2, 9, 19, 1], 8),
-        (windows(&[1, 13]), vec![2, 11, 23, 2], 4),
-        (three().stride(&[3]).padding(&[[2, 0], [0, 3]]), vec![1, 40, 33, 3], 10),
-        (windows(&[3, 3]).dilation(&[2, 3]).padding(&[[4, 1], [2, 7]]), vec![1, 16, 15, 3], 24),
-        (windows(&[2, 3]).dilation(&[1, 12]).padding(&[[0, 0], [12, 12]]), vec![1, 12, 20, 1], 8),
-        (windows(&[1, 1]).stride(&[2]), vec![1, 30, 29, 3], 16),
-        (windows(&[3, 3]).padding(&[[9, 9]]), vec![1, 2, 3, 3], 8),
+        (windows(&[4, 4]).stride(&[4]), &[1, 47, 53, 3], 20),
+        (windows(&[5, 11]).stride(&[1, 3]).padding(&[[2, 2], [0, 5]]), &[1, 14, 43, 3], 9),
+        (windows(&[2, 15]).padding(&[[0, 1], [9, 5]]), &[2, 9, 19, 1], 8),
+        (windows(&[1, 13]), &[2, 11, 23, 2], 4),
+        (three().stride(&[3]).padding(&[[2, 0], [0, 3]]), &[1, 40, 33, 3], 10),
+        (windows(&[3, 3]).dilation(&[2, 3]).padding(&[[4, 1], [2, 7]]), &[1, 16, 15, 3], 24),
+        (windows(&[2, 3]).dilation(&[1, 12]).padding(&[[0, 0], [12, 12]]), &[1, 12, 20, 1], 8),
+        (windows(&[1, 1]).stride(&[2]), &[1, 30, 29, 3], 16),
+        (windows(&[3, 3]).padding(&[[9, 9]]), &[1, 2, 3, 3], 8),
         // Rows of one pixel, columns of one pixel, one axis and three.
-        (windows(&[3, 1]).padding(&[[1, 1], [0, 0]]), vec![1, 150, 1, 3], 8),
-        (windows(&[1, 3]), vec![1, 1, 160, 3], 8),
-        (windows(&[9]).stride(&[2]).padding(&[[4, 4]]), vec![2, 301, 1], 32),
-        (windows(&[2, 3, 3]).stride(&[1, 2, 1]).padding(&[[1, 0], [1, 1], [0, 2]]), vec![2, 4, 9, 8, 3], 12),
+        (windows(&[3, 1]).padding(&[[1, 1], [0, 0]]), &[1, 150, 1, 3], 8),
+        (windows(&[1, 3]), &[1, 1, 160, 3], 8),
+        (windows(&[9]).stride(&[2]).padding(&[[4, 4]]), &[2, 301, 1], 32),
+        (windows(&[2, 3, 3]).stride(&[1, 2, 1]).padding(&[[1, 0], [1, 1], [0, 2]]), &[2, 4, 9, 8, 3], 12),
         (
             windows(&[3, 1, 2]).stride(&[2, 1, 2]).dilation(&[2, 1, 1]).padding(&[[5, 2], [0, 0], [1, 0]]),
-            vec![1, 5, 6, 19, 2],
+            &[1, 5, 6, 19, 2],
             8,
         ),
         // Windows that fit no workgroup memory.
-        (windows(&[1, 400]), vec![1, 1, 700, 3], 8),
-        (windows(&[90, 1]), vec![1, 200, 9, 3], 8),
+        (windows(&[1, 400]), &[1, 1, 700, 3], 8),
+        (windows(&[90, 1]), &[1, 200, 9, 3], 8),
     ] {
         both(cases, &windows, &x, filters, DType::F32, true);
     }
@@ -517,7 +527,7 @@ fn epilogues(cases: &mut Vec<Case>) {
         Convolution { residual: residual.then_some(y), bias, activation, ..plain }.check()
     };
     let three = windows(&[3, 3]).padding(&[[1, 1]]);
-    for windows in [three.clone(), three.groups(6), windows(&[1, 1])] {
+    for windows in [three, three.groups(6), windows(&[1, 1])] {
         for dtype in DTYPES {
             for parts in [[true, false], [false, true], [true, true]] {
                 let count = 2 + parts.iter().filter(|part| **part).count();
@@ -567,7 +577,7 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
             for (kind, op) in kinds.into_iter().zip(all_three(&windows.geometry(&x, *filters), dtype)) {
                 let Ok(op) = op else { continue };
                 let name = format!("conv {kind} {dtype} {name} n{batch}");
-                let metric = if windows.options.groups > 1 { Metric::Bytes } else { Metric::Flops };
+                let metric = if windows.groups > 1 { Metric::Bytes } else { Metric::Flops };
                 cases.push(BenchCase::new(name, Suite::Gemm, op, metric).beside());
             }
         }

@@ -8,14 +8,17 @@ use crate::{DType, Layout, Result, Shape, TensorSpec};
 
 const FAMILY: &str = "copy";
 
+#[inline(never)]
 fn gather(dtype: DType, kind: LayoutKind, dims: &[u64]) -> Result<Copy> {
     Copy::new(kind.spec(dtype, dims)?, output(dtype, dims)?)
 }
 
+#[inline(never)]
 fn scatter(dtype: DType, kind: LayoutKind, dims: &[u64]) -> Result<Copy> {
     Copy::new(LayoutKind::Dense.spec(dtype, dims)?, kind.spec(dtype, dims)?)
 }
 
+#[inline(never)]
 fn permuted(dtype: DType, dims: &[u64], order: &[usize]) -> Result<Copy> {
     let layout = Layout::contiguous(Shape::new(dims)?).permute(order)?;
     let out = output(dtype, layout.dims())?;

@@ -9,10 +9,12 @@ use crate::{CompareFn, DType, Expr, Layout, Result, Shape, TensorSpec};
 const FAMILY: &str = "dropout";
 
 /// One word for all elements, as the keys of a generator are read.
+#[inline(never)]
 fn word(dims: &[u64]) -> Result<TensorSpec> {
     Ok(TensorSpec::new(DType::U32, Layout::contiguous(Shape::new(&[])?).broadcast_to(Shape::new(dims)?)?))
 }
 
+#[inline(never)]
 fn key(dims: &[u64]) -> Result<Vec<TensorSpec>> {
     Ok(vec![word(dims)?; 4])
 }
@@ -23,6 +25,7 @@ fn bits() -> Expr {
 }
 
 /// Elements of this dtype and layout, and behind them a key for all: what [`Expr::dropped`] reads.
+#[inline(never)]
 fn beside_key(dtype: DType, kind: LayoutKind, dims: &[u64]) -> Result<Vec<TensorSpec>> {
     Ok([vec![kind.spec(dtype, dims)?], key(dims)?].concat())
 }

@@ -7,12 +7,14 @@ use crate::{DType, Op, Result, TensorSpec};
 
 const FAMILY: &str = "gather";
 
+#[inline(never)]
 fn gather(input: Result<TensorSpec>, indices: Result<TensorSpec>, axis: usize, missing: Missing) -> Result<Op> {
     let op = Gather::new(input?, indices?, axis, missing)?;
     let output = output(op.output.dtype, op.output.layout.dims())?;
     Ok(op.with_output(0, output).unwrap_or(op.into()))
 }
 
+#[inline(never)]
 fn dense(dtype: DType, dims: &[u64]) -> Result<TensorSpec> {
     LayoutKind::Dense.spec(dtype, dims)
 }

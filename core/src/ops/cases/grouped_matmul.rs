@@ -15,23 +15,27 @@ const ONE: Values = Values::Uniform(-1.0, 1.0);
 /// rows, groups, n, k.
 type Dims = [u64; 4];
 
+#[inline(never)]
 fn of_dtypes([a, b, d]: [DType; 3], [rows, groups, n, k]: Dims, kinds: [LayoutKind; 2]) -> Result<GroupedMatmul> {
     let (a, b) = (kinds[0].spec(a, &[rows, k])?, kinds[1].spec(b, &[groups, k, n])?);
     GroupedMatmul::product(a, b, DENSE.spec(DType::I32, &[groups])?, output(d, &[rows, n])?).check()
 }
 
+#[inline(never)]
 fn product(dtype: DType, dims: Dims, kinds: [LayoutKind; 2]) -> Result<GroupedMatmul> {
     let to = Matmul::output_dtype(dtype).ok_or(Error::UndefinedForDType { op: FAMILY, dtype })?;
     of_dtypes([dtype, dtype, to], dims, kinds)
 }
 
 /// A case whose operands hold `values` and whose ends hold `ends`; a bias holds small integers.
+#[inline(never)]
 fn push(cases: &mut Vec<Case>, op: Result<GroupedMatmul>, [a, b]: [Values; 2], ends: Values) {
     let bias = op.as_ref().is_ok_and(|op| op.bias.is_some()).then_some(SMALL);
     let values: Vec<Values> = [Some(a), Some(b), bias, Some(ends)].into_iter().flatten().collect();
     add(cases, FAMILY, op, &values);
 }
 
+#[inline(never)]
 fn exact(cases: &mut Vec<Case>, op: Result<GroupedMatmul>, ends: Values) {
     let mut made = Vec::new();
     push(&mut made, op, [SMALL; 2], ends);
@@ -223,6 +227,7 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
 }
 
 /// Weights lie [groups, n, k], as layers keep them.
+#[inline(never)]
 fn benched(dtype: DType, [rows, groups, n, k]: Dims) -> Result<GroupedMatmul> {
     let dense = |dtype, dims: &[u64]| Ok::<_, Error>(TensorSpec::new(dtype, Layout::contiguous(Shape::new(dims)?)));
     let to = Matmul::output_dtype(dtype).ok_or(Error::UndefinedForDType { op: FAMILY, dtype })?;

@@ -7,21 +7,25 @@ use crate::{DType, Op, Result};
 
 const FAMILY: &str = "masked";
 
+#[inline(never)]
 fn placed(op: Op) -> Result<Op> {
     let spec = op.output();
     let moved = op.with_output(0, output(spec.dtype, spec.layout.dims())?);
     Ok(moved.unwrap_or(op))
 }
 
+#[inline(never)]
 fn select(dtype: DType, kind: LayoutKind, dims: &[u64], count: u64, missing: Missing) -> Result<Op> {
     placed(MaskedSelect::new(kind.spec(dtype, dims)?, kind.spec(DType::Bool, dims)?, missing, count)?.into())
 }
 
+#[inline(never)]
 fn scatter(dtype: DType, kind: LayoutKind, dims: &[u64], count: u64) -> Result<Op> {
     let source = kind.spec(dtype, &[count])?;
     placed(MaskedScatter::new(kind.spec(dtype, dims)?, kind.spec(DType::Bool, dims)?, source)?.into())
 }
 
+#[inline(never)]
 fn nonzero(kind: LayoutKind, dims: &[u64], count: u64) -> Result<Op> {
     placed(Nonzero::new(kind.spec(DType::Bool, dims)?, count)?.into())
 }

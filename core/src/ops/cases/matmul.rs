@@ -17,21 +17,25 @@ const FAMILY: &str = "matmul";
 const DENSE: LayoutKind = LayoutKind::Dense;
 const SMALL: Values = Values::Integers(-4, 4);
 
+#[inline(never)]
 fn product(dtype: DType, [m, n, k]: [u64; 3], kinds: [LayoutKind; 2]) -> Result<Matmul> {
     batched(dtype, &[m, k], &[k, n], &[m, n], kinds)
 }
 
+#[inline(never)]
 fn batched(dtype: DType, a: &[u64], b: &[u64], d: &[u64], kinds: [LayoutKind; 2]) -> Result<Matmul> {
     let to = Matmul::output_dtype(dtype).ok_or(Error::UndefinedForDType { op: FAMILY, dtype })?;
     Matmul::product(kinds[0].spec(dtype, a)?, kinds[1].spec(dtype, b)?, output(to, d)?).check()
 }
 
 /// A product of operands of the first two dtypes that gives the third.
+#[inline(never)]
 fn of_dtypes([a, b, d]: [DType; 3], [m, n, k]: [u64; 3], kinds: [LayoutKind; 2]) -> Result<Matmul> {
     Matmul::product(kinds[0].spec(a, &[m, k])?, kinds[1].spec(b, &[k, n])?, output(d, &[m, n])?).check()
 }
 
 /// A batch whose operands repeat along broadcast dimensions.
+#[inline(never)]
 fn broadcast(dtype: DType, a: &[u64], b: &[u64]) -> Result<Matmul> {
     let split = |dims: &[u64]| (dims[..dims.len() - 2].to_vec(), dims[dims.len() - 2], dims[dims.len() - 1]);
     let ((batch_a, m, k), (batch_b, _, n)) = (split(a), split(b));
@@ -53,6 +57,7 @@ struct Epilogue {
     activation: Option<UnaryFn>,
 }
 
+#[inline(never)]
 fn with_epilogue(op: Result<Matmul>, e: Epilogue) -> Result<Matmul> {
     let op = op?;
     let (dtype, dims) = (op.output.dtype, op.output.layout.dims().to_vec());
@@ -84,6 +89,7 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
     unique(cases)
 }
 
+#[inline(never)]
 fn exact(cases: &mut Vec<Case>, op: Result<Matmul>, values: Values) {
     let mut made = Vec::new();
     add(&mut made, FAMILY, op, &[values; 2]);
@@ -380,6 +386,7 @@ const BENCHED: [(&str, DType, Precision, Lie); 9] = [
 ];
 
 /// A product of `batch` pairs of dense matrices; a single one has two dimensions.
+#[inline(never)]
 fn benched(dtype: DType, batch: u64, [m, n, k]: [u64; 3], precision: Precision, b: Lie) -> Result<Matmul> {
     let dense = |dtype, rows, columns| {
         let dims = if batch == 1 { vec![rows, columns] } else { vec![batch, rows, columns] };

@@ -18,11 +18,13 @@ fn dense(dtype: DType, shape: Shape) -> TensorSpec {
     TensorSpec::new(dtype, Layout::contiguous(shape))
 }
 
+#[inline(never)]
 fn windows(x: &[u64], options: &PoolOptions) -> Result<PoolGeometry> {
     PoolGeometry::new(FAMILY, &Shape::new(x)?, options)
 }
 
 /// A maximum, its gradient, and elements at its places.
+#[inline(never)]
 fn maxima(cases: &mut Vec<Case>, geometry: Result<PoolGeometry>, dtype: DType, values: Values) {
     let made = || {
         let geometry = geometry.clone()?;
@@ -48,6 +50,7 @@ fn maxima(cases: &mut Vec<Case>, geometry: Result<PoolGeometry>, dtype: DType, v
 }
 
 /// An average and its gradient.
+#[inline(never)]
 fn averages(cases: &mut Vec<Case>, geometry: Result<PoolGeometry>, dtype: DType, divisor: Divisor) {
     let function = PoolFn::Average(divisor);
     let made = |is_back: bool| {

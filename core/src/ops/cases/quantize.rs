@@ -11,6 +11,7 @@ use crate::{DType, Expr, Layout, Result, Shape, TensorSpec};
 const FAMILY: &str = "quantize";
 
 /// A matrix and scales of shape `scales`, broadcast to it.
+#[inline(never)]
 fn by_scale(
     label: &'static str,
     expr: Result<Expr>,

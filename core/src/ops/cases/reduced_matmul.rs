@@ -19,6 +19,7 @@ const ROWS: usize = 1;
 const COLUMNS: usize = 2;
 
 /// `function` over D's last axis but `from_end` - 1, some way into the output's buffer.
+#[inline(never)]
 fn reduced(product: Result<Matmul>, function: ReduceFn, from_end: usize) -> Result<ReducedMatmul> {
     let product = product?;
     let d = product.output;
@@ -29,20 +30,24 @@ fn reduced(product: Result<Matmul>, function: ReduceFn, from_end: usize) -> Resu
     ReducedMatmul { function, axis, product, output }.check()
 }
 
+#[inline(never)]
 fn d(dtype: DType, dims: &[u64]) -> Result<TensorSpec> {
     let to = ReducedMatmul::product_dtype(dtype).ok_or(Error::UndefinedForDType { op: FAMILY, dtype })?;
     DENSE.spec(to, dims)
 }
 
+#[inline(never)]
 fn product(dtype: DType, [m, n, k]: [u64; 3], kinds: [LayoutKind; 2]) -> Result<Matmul> {
     Matmul::product(kinds[0].spec(dtype, &[m, k])?, kinds[1].spec(dtype, &[k, n])?, d(dtype, &[m, n])?).check()
 }
 
+#[inline(never)]
 fn plain(dtype: DType, dims: [u64; 3]) -> Result<Matmul> {
     product(dtype, dims, [DENSE; 2])
 }
 
 /// Adds a case whose A and B hold `operands`, and what is added, and scales, small numbers.
+#[inline(never)]
 fn push(cases: &mut Vec<Case>, op: Result<ReducedMatmul>, operands: [Values; 2]) {
     let others = op.as_ref().map_or(0, |op| op.inputs().len() - 2);
     let values: Vec<Values> =
@@ -50,6 +55,7 @@ fn push(cases: &mut Vec<Case>, op: Result<ReducedMatmul>, operands: [Values; 2])
     add(cases, FAMILY, op, &values);
 }
 
+#[inline(never)]
 fn exact(cases: &mut Vec<Case>, op: Result<ReducedMatmul>) {
     let mut made = Vec::new();
     push(&mut made, op, [SMALL; 2]);
@@ -157,6 +163,7 @@ fn layouts(level: Level, cases: &mut Vec<Case>) {
     }
 }
 
+#[inline(never)]
 fn batched(dtype: DType, a: &[u64], b: &[u64]) -> Result<Matmul> {
     let batch = Shape::broadcast(FAMILY, &Shape::new(&a[..a.len() - 2])?, &Shape::new(&b[..b.len() - 2])?)?;
     let stretch = |from: &[u64]| {
@@ -203,6 +210,7 @@ fn epilogues(cases: &mut Vec<Case>) {
 }
 
 /// A product of 8-bit operands to f32, with scales of A's rows and of B's columns.
+#[inline(never)]
 fn scaled(dtype: DType, [m, n, k]: [u64; 3], kinds: [LayoutKind; 2]) -> Result<Matmul> {
     let op = product(dtype, [m, n, k], kinds)?;
     let (scale_a, scale_b) = (DENSE.spec(DType::F32, &[m, 1])?, DENSE.spec(DType::F32, &[1, n])?);

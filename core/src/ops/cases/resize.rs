@@ -11,6 +11,7 @@ const FAMILY: &str = "resize";
 const ALL: [Interpolation; 3] =
     [Interpolation::Nearest, Interpolation::Bilinear(Corners::Edges), Interpolation::Bilinear(Corners::Centres)];
 
+#[inline(never)]
 fn resize(dtype: DType, kind: LayoutKind, dims: &[u64], size: [u64; 2], how: Interpolation) -> Result<Resize> {
     let op = Resize::new(kind.spec(dtype, dims)?, size, how)?;
     Resize { output: output(dtype, op.output.layout.dims())?, ..op }.check()

@@ -10,6 +10,7 @@ const FAMILY: &str = "scan";
 const DENSE: LayoutKind = LayoutKind::Dense;
 
 /// Outputs behind guard bytes, as every case has them.
+#[inline(never)]
 fn scan(f: ScanFn, dtype: DType, kind: LayoutKind, dims: &[u64], axis: usize, options: ScanOptions) -> Result<Scan> {
     let op = Scan::new(f, kind.spec(dtype, dims)?, axis, options)?;
     let guarded = |spec: TensorSpec| {

@@ -7,6 +7,7 @@ use crate::{DType, Op, Result, TensorSpec};
 
 const FAMILY: &str = "scatter";
 
+#[inline(never)]
 fn scatter(
     function: ScatterFn,
     input: Result<TensorSpec>,
@@ -19,6 +20,7 @@ fn scatter(
     Ok(op.with_output(0, output).unwrap_or(op.into()))
 }
 
+#[inline(never)]
 fn dense(dtype: DType, dims: &[u64]) -> Result<TensorSpec> {
     LayoutKind::Dense.spec(dtype, dims)
 }

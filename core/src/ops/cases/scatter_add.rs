@@ -7,11 +7,13 @@ use crate::{DType, Layout, Result, Shape, TensorSpec};
 
 const FAMILY: &str = "scatter_add";
 
+#[inline(never)]
 fn dense(dtype: DType, dims: &[u64]) -> Result<TensorSpec> {
     LayoutKind::Dense.spec(dtype, dims)
 }
 
 /// Dense values [at..., row...] into `rows` rows.
+#[inline(never)]
 fn sum(dtype: DType, index: DType, at: &[u64], row: &[u64], rows: u64) -> Result<ScatterAdd> {
     ScatterAdd::new(dense(dtype, &[at, row].concat())?, dense(index, at)?, rows)
 }

@@ -7,12 +7,14 @@ use crate::{DType, Op, Result, TensorSpec};
 
 const FAMILY: &str = "searchsorted";
 
+#[inline(never)]
 fn search(sorted: Result<TensorSpec>, values: Result<TensorSpec>, side: SearchSide) -> Result<Op> {
     let op = SearchSorted::new(sorted?, values?, side)?;
     let output = output(DType::U32, op.output.layout.dims())?;
     Ok(op.with_output(0, output).unwrap_or(op.into()))
 }
 
+#[inline(never)]
 fn dense(dtype: DType, dims: &[u64]) -> Result<TensorSpec> {
     LayoutKind::Dense.spec(dtype, dims)
 }

@@ -8,6 +8,7 @@ use crate::{DType, Result};
 
 const FAMILY: &str = "softmax";
 
+#[inline(never)]
 fn softmax(f: SoftmaxFn, dtype: DType, kind: LayoutKind, dims: &[u64], axis: usize) -> Result<Softmax> {
     Softmax::new(f, kind.spec(dtype, dims)?, axis, output(dtype, dims)?)
 }

@@ -10,11 +10,13 @@ const FAMILY: &str = "sort";
 const DENSE: LayoutKind = LayoutKind::Dense;
 
 /// Outputs behind guard bytes, as every case has them.
+#[inline(never)]
 fn sort(order: SortOrder, dtype: DType, kind: LayoutKind, dims: &[u64], axis: usize) -> Result<Sort> {
     first(order, dtype, kind, dims, axis, dims[axis])
 }
 
 /// The same of the first `kept` of each line.
+#[inline(never)]
 fn first(order: SortOrder, dtype: DType, kind: LayoutKind, dims: &[u64], axis: usize, kept: u64) -> Result<Sort> {
     let op = Sort::first(order, kind.spec(dtype, dims)?, axis, kept)?;
     let guarded = |spec: TensorSpec| {

@@ -18,26 +18,31 @@ fn compressed_dtypes() -> impl Iterator<Item = DType> {
     DType::ALL.into_iter().filter(|&dtype| compresses(dtype))
 }
 
+#[inline(never)]
 fn part_of(part: Part24, dims: &[u64]) -> Result<Vec<u64>> {
     Ok(part.shape_of(&Shape::new(dims)?)?.dims().to_vec())
 }
 
+#[inline(never)]
 fn compress(part: Part24, dtype: DType, dims: &[u64], kind: LayoutKind) -> Result<Compress24> {
     let to = if part == Part24::Values { dtype } else { DType::U32 };
     Compress24::new(part, kind.spec(dtype, dims)?, output(to, &part_of(part, dims)?)?)
 }
 
 /// Values and metadata of a compressed tensor of shape `dims`.
+#[inline(never)]
 fn parts(dtype: DType, dims: &[u64], kind: LayoutKind) -> Result<[TensorSpec; 2]> {
     Ok([kind.spec(dtype, &part_of(Part24::Values, dims)?)?, kind.spec(DType::U32, &part_of(Part24::Metadata, dims)?)?])
 }
 
+#[inline(never)]
 fn decompress(dtype: DType, dims: &[u64], kind: LayoutKind) -> Result<Decompress24> {
     let [values, metadata] = parts(dtype, dims, kind)?;
     Decompress24::new(values, metadata, output(dtype, dims)?)
 }
 
 /// The product of a compressed A of shape `a` and `b`, which gives `to`.
+#[inline(never)]
 fn product(a: (DType, &[u64]), b: TensorSpec, to: DType) -> Result<SparseMatmul> {
     let [values, metadata] = parts(a.0, a.1, DENSE)?;
     let ([a_batch @ .., m, k], [b_batch @ .., inner, n]) = (a.1, b.layout.dims()) else {
@@ -53,12 +58,14 @@ fn product(a: (DType, &[u64]), b: TensorSpec, to: DType) -> Result<SparseMatmul>
     SparseMatmul { values, metadata, product }.check()
 }
 
+#[inline(never)]
 fn matrices(dtype: DType, [m, n, k]: [u64; 3], b: LayoutKind) -> Result<SparseMatmul> {
     let to = Matmul::output_dtype(dtype).ok_or(Error::UndefinedForDType { op: FAMILY, dtype })?;
     product((dtype, &[m, k]), b.spec(dtype, &[k, n])?, to)
 }
 
 /// Adds a product whose A and B hold `operands`, and what is added to it, and scales, small numbers.
+#[inline(never)]
 fn multiply(cases: &mut Vec<Case>, op: Result<SparseMatmul>, operands: [Values; 2]) {
     let others = op.as_ref().map_or(0, |op| op.inputs().len() - 3);
     let further = std::iter::repeat_n(Values::Uniform(0.25, 1.0), others);
@@ -66,6 +73,7 @@ fn multiply(cases: &mut Vec<Case>, op: Result<SparseMatmul>, operands: [Values; 
     add(cases, FAMILY, op, &values);
 }
 
+#[inline(never)]
 fn multiply_exactly(cases: &mut Vec<Case>, op: Result<SparseMatmul>) {
     let mut made = Vec::new();
     multiply(&mut made, op, [SMALL; 2]);

@@ -7,11 +7,13 @@ use crate::{DType, Layout, Result, Shape, TensorSpec};
 
 const FAMILY: &str = "take";
 
+#[inline(never)]
 fn dense(dtype: DType, dims: &[u64]) -> Result<TensorSpec> {
     LayoutKind::Dense.spec(dtype, dims)
 }
 
 /// Rows of a dense table [table...] at [at...].
+#[inline(never)]
 fn take(dtype: DType, table: &[u64], index: DType, at: &[u64], missing: Missing) -> Result<Take> {
     Take::new(dense(dtype, table)?, dense(index, at)?, missing, None)
 }

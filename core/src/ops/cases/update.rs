@@ -8,17 +8,20 @@ use crate::{CompareFn, DType, Expr, Layout, Result, Shape, TensorSpec};
 
 const FAMILY: &str = "update";
 
+#[inline(never)]
 fn dense(dtypes: &[DType], dims: &[u64]) -> Result<Vec<TensorSpec>> {
     dtypes.iter().map(|&dtype| LayoutKind::Dense.spec(dtype, dims)).collect()
 }
 
 /// One number for all elements, as device scalars are read.
+#[inline(never)]
 fn scalar(dims: &[u64]) -> Result<TensorSpec> {
     Ok(TensorSpec::new(DType::F32, Layout::contiguous(Shape::new(&[1])?).broadcast_to(Shape::new(dims)?)?))
 }
 
 /// AdamW (Loshchilov and Hutter, 2019) as PyTorch computes it, with a 16-bit copy of the parameters as a fourth result: over the
 /// gradient, the learning rate and the corrections 1 - beta^t; parameters and both moments are updated.
+#[inline(never)]
 fn adamw(dims: &[u64]) -> Result<Map> {
     let [g, rate, first, second, p, m, v] = std::array::from_fn(Expr::input);
     let m = m * 0.9 + g.clone() * 0.1;

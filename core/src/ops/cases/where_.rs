@@ -11,10 +11,12 @@ fn choice() -> Expr {
     Expr::input(0).select(Expr::input(1), Expr::input(2))
 }
 
+#[inline(never)]
 fn select(dtype: DType, kinds: [LayoutKind; 3], dims: &[u64]) -> Result<Map> {
     strided_map("where", &choice(), &[DType::Bool, dtype, dtype], &kinds, dims)
 }
 
+#[inline(never)]
 fn broadcast(dtype: DType, from: [&[u64]; 3], dims: &[u64]) -> Result<Map> {
     let shape = Shape::new(dims)?;
     let dtypes = [DType::Bool, dtype, dtype];
@@ -50,6 +52,7 @@ pub(crate) fn cases(level: Level) -> Vec<Case> {
 }
 
 /// Programs that choose among all codes of an 8-bit float, and such that choose among those and sums, which are clipped.
+#[inline(never)]
 fn chosen(cases: &mut Vec<Case>, dtype: DType) {
     let (x, y) = (Expr::input(0), Expr::input(1));
     let positive = x.compare(CompareFn::Gt, 0.0);

@@ -16,6 +16,7 @@ const SCALE: Values = Values::Uniform(0.002, 0.02);
 const RECIPE: [u64; 3] = [1, 128, 128];
 
 /// `op` stored as `to`, with scales of blocks for the operands that have a kind of layout for theirs.
+#[inline(never)]
 fn with(op: Result<Matmul>, to: DType, [m, n, k]: [u64; 3], kinds: [Option<LayoutKind>; 2]) -> Result<Matmul> {
     let op = op?;
     let dims = op.output.layout.dims().to_vec();
@@ -29,10 +30,12 @@ fn with(op: Result<Matmul>, to: DType, [m, n, k]: [u64; 3], kinds: [Option<Layou
     Matmul { scale_a, scale_b, scale_blocks: Some(blocks), output: output(to, &dims)?, ..op }.check()
 }
 
+#[inline(never)]
 fn blocked(op: Result<Matmul>, to: DType, blocks: [u64; 3]) -> Result<Matmul> {
     with(op, to, blocks, [Some(DENSE); 2])
 }
 
+#[inline(never)]
 fn push(cases: &mut Vec<Case>, op: Result<Matmul>, operand: Values, scale: Values) {
     let list = op.as_ref().map_or(Vec::new(), |op| {
         let places = op.places();

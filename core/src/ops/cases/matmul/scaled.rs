@@ -29,6 +29,7 @@ pub(in crate::ops::cases) const LITTLE: Values = Values::Constant(1e-37);
 const SCALE: Values = Values::Uniform(0.002, 0.02);
 
 /// `op` stored as `to`, with scales.
+#[inline(never)]
 fn scaled(op: Result<Matmul>, to: DType, scales: Scales) -> Result<Matmul> {
     let op = op?;
     let dims = op.output.layout.dims().to_vec();
@@ -66,11 +67,13 @@ fn values(op: &Matmul, operand: Values, scales: [Values; 2]) -> Vec<Values> {
     all
 }
 
+#[inline(never)]
 fn push(cases: &mut Vec<Case>, op: Result<Matmul>, operand: Values, scale: Values) {
     push_with(cases, op, operand, [scale; 2]);
 }
 
 /// The same with scales of A that are not those of B.
+#[inline(never)]
 fn push_with(cases: &mut Vec<Case>, op: Result<Matmul>, operand: Values, scales: [Values; 2]) {
     let list = op.as_ref().map(|op| values(op, operand, scales)).unwrap_or_default();
     add(cases, FAMILY, op, &list);
