@@ -47,7 +47,7 @@ fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).map(|entries| entries.flatten().map(|entry| entry.file_name()));
     let mut names: Vec<String> =
         entries.map(|names| names.map(|name| name.to_string_lossy().into_owned()).collect()).unwrap_or_default();
-    names.sort();
+    names.sort_unstable();
     names
 }
 

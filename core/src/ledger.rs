@@ -163,7 +163,7 @@ impl Ledger {
         let tags = book.tags();
         drop(book);
         // Of equal ones the oldest first.
-        tensors.sort_by_key(|(number, tensor)| (std::cmp::Reverse(tensor.bytes), *number));
+        tensors.sort_unstable_by_key(|(number, tensor)| (std::cmp::Reverse(tensor.bytes), *number));
         LiveTensors { tags, tensors: tensors.into_iter().map(|(_, tensor)| tensor).collect() }
     }
 }

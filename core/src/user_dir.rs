@@ -153,7 +153,7 @@ impl UserDir {
     pub fn names(&self, suffix: &str) -> io::Result<Vec<String>> {
         let mut names = self.folder.names()?;
         names.retain(|name| name.ends_with(suffix));
-        names.sort();
+        names.sort_unstable();
         Ok(names)
     }
 }

@@ -196,7 +196,7 @@ impl Prepared {
             times.push(ns / per_batch as f64);
             clock = by;
         }
-        times.sort_by(f64::total_cmp);
+        times.sort_unstable_by(f64::total_cmp);
         Ok(Timing {
             median_ns: times[times.len() / 2],
             fastest_ns: times[0],

@@ -252,7 +252,7 @@ mod tests {
             let entries = fs::read_dir(&self.0).unwrap();
             let mut names: Vec<String> =
                 entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-            names.sort();
+            names.sort_unstable();
             names
         }
     }

@@ -54,7 +54,7 @@ pub fn run(folder: Option<&str>) -> Result {
 }
 
 /// Executables among cargo's messages, by a name that says the package too.
-fn executables(messages: &str, kind: &str) -> Result<Vec<(String, PathBuf)>> {
+pub fn executables(messages: &str, kind: &str) -> Result<Vec<(String, PathBuf)>> {
     let mut found = Vec::new();
     for line in messages.lines().filter(|line| line.starts_with('{')) {
         let message: serde_json::Value =

@@ -12,6 +12,7 @@ mod card;
 mod command;
 mod counts;
 mod deny;
+mod dist;
 #[cfg(feature = "polywarp")]
 mod docs;
 mod files;
@@ -51,6 +52,7 @@ usage: cargo xtask <command>
   new-op NAME --like OTHER
                    make the files of a new operation after those of another, such as logsumexp, with its lines in the lists
   bench [ARGS]     set up, build in release, run `polywarp bench ARGS`, say where the page is
+  dist             build the program to hand out, and hold it to its size
   deny             licences, sources and known faults of what we depend on (deny.toml)
   docs [--write]   check the documents; --write makes the generated ones anew
   prepare [--check]
@@ -76,6 +78,7 @@ pub fn xtask() -> ExitCode {
         ["op", name] => op::run(name),
         ["new-op", name, "--like", like] => new_op::new(name, like),
         ["bench", ref rest @ ..] => bench::run(rest),
+        ["dist"] => dist::run(),
         ["deny"] => deny::run(),
         ["prepare"] => prepare::write(),
         ["prepare", "--check"] => prepare::check(),

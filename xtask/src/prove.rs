@@ -10,17 +10,24 @@ use std::{env, fs};
 use crate::command::Cmd;
 use crate::counts::Counts;
 use crate::run::Run;
-use crate::{Result, test};
+use crate::{Result, dist, test};
 
 /// What the tests leave to this command.
-pub const WHAT: &str = "left to `cargo xtask prove`: the other days' parts of some cases (POLYWARP_TEST_PART=all runs them), feature sets and GPU APIs of some examples, loom at depth, Miri, \
+pub const WHAT: &str = "left to `cargo xtask prove`: the other days' parts of some cases (POLYWARP_TEST_PART=all runs them), feature sets and GPU APIs of some examples, the program to hand out, loom at depth, Miri, \
      fuzzing, 100,000 random programs, fused expressions";
 
 /// A step's name, and what it does.
 type Step = (&'static str, fn(&mut Run) -> Result);
 
-const STEPS: &[Step] =
-    &[("test", tests), ("loom", loom), ("miri", miri), ("fuzz", fuzz), ("programs", programs), ("fused", fused)];
+const STEPS: &[Step] = &[
+    ("test", tests),
+    ("dist", handed_out),
+    ("loom", loom),
+    ("miri", miri),
+    ("fuzz", fuzz),
+    ("programs", programs),
+    ("fused", fused),
+];
 
 /// Runs the steps named in `only`, or all.
 pub fn run(only: &[&str]) -> Result {
@@ -38,6 +45,16 @@ pub fn run(only: &[&str]) -> Result {
 fn tests(run: &mut Run) -> Result {
     run.whole = true;
     test::steps(run)
+}
+
+/// The program as it is handed out, whose size is bounded and which is optimised in other ways: every case on the CPU.
+fn handed_out(run: &mut Run) -> Result {
+    let mut program = None;
+    run.step("the program to hand out", |_| dist::build().map(|built| program = Some(built)))?;
+    let Some(program) = program else { return Ok(()) };
+    run.step("the program to hand out: check", |_| {
+        Cmd::new("").program(&program).args(["check", "--device", "cpu"]).run()
+    })
 }
 
 /// The models that the tests run with two preemptions, with four: two minutes instead of a second.

@@ -249,7 +249,7 @@ fn run<H: AsRef<HostBuffer>>(op: &Op, inputs: &[H], outputs: &[H], pool: &Pool, 
         held.map(|(_, guard)| guard.bytes())
     };
     let sources: Vec<&[u8]> = inputs.iter().filter_map(bytes_of).collect();
-    writing.sort_by_key(|(number, _)| *number);
+    writing.sort_unstable_by_key(|(number, _)| *number);
     let mut targets: Vec<&mut [u8]> = writing.iter_mut().map(|(_, guard)| guard.bytes_mut()).collect();
     let mut execute = || op.host(&sources, &mut targets);
     let start = pool.profiler().is_on().then(Instant::now);

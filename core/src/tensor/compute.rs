@@ -119,7 +119,7 @@ pub(super) fn product<'a>(
     ];
     let mut others = vec![(1, rhs)];
     others.extend(optional.into_iter().filter_map(|(place, tensor)| place.zip(tensor)));
-    others.sort_by_key(|&(place, _)| place);
+    others.sort_unstable_by_key(|&(place, _)| place);
     Ok(Product { op, others: others.into_iter().map(|(_, tensor)| tensor).collect() })
 }
 

@@ -144,7 +144,7 @@ impl Found {
     /// The fastest; the planner's order decides between those that are as good as equal.
     pub(super) fn winner(&self) -> Option<usize> {
         let mut times = self.times.clone();
-        times.sort_by_key(|&(candidate, _)| candidate);
+        times.sort_unstable_by_key(|&(candidate, _)| candidate);
         let better =
             |best: (usize, f64), next: (usize, f64)| if next.1 < best.1 * WORTH_CHANGING { next } else { best };
         times.into_iter().reduce(better).map(|(candidate, _)| candidate)
@@ -400,7 +400,7 @@ fn sample_runs(ns: f64) -> f64 {
 
 /// The middle one of `samples`.
 fn median(mut samples: Vec<f64>) -> Option<f64> {
-    samples.sort_by(f64::total_cmp);
+    samples.sort_unstable_by(f64::total_cmp);
     samples.get(samples.len() / 2).copied()
 }
 

@@ -79,7 +79,7 @@ impl Limit {
         if total <= self.bytes {
             return;
         }
-        kept.sort();
+        kept.sort_unstable();
         let mut gone = 0;
         for (_, name, bytes) in kept {
             // Somewhat less than the limit, so that the next file does not ask for all of this again.

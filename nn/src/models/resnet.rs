@@ -264,7 +264,7 @@ mod tests {
         }
         expected.extend(norms.iter().flat_map(|norm| ["weight", "bias"].map(|part| format!("{norm}.{part}"))));
         let mut names: Vec<String> = parameters.names().map(str::to_owned).collect();
-        names.sort();
+        names.sort_unstable();
         expected.sort();
         assert_eq!(names, expected);
         for part in ["running_mean", "running_var", "num_batches_tracked"] {

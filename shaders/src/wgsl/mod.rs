@@ -136,7 +136,7 @@ fn lacking(source: &str, capabilities: Capabilities) -> Result<Vec<String>> {
         Ok(lacks.filter(|&(_, lack)| is_enabled(lack)).map(|(name, _)| feature_name(name)).collect::<Vec<_>>())
     })?;
     names.extend(enabled);
-    names.sort();
+    names.sort_unstable();
     names.dedup();
     Ok(names)
 }

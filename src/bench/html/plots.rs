@@ -248,7 +248,7 @@ pub(super) fn products(table: &Table, out: &mut String) -> Result {
         }
         writeln!(out, "<line x1=\"{left}\" y1=\"{bottom}\" x2=\"{right:.1}\" y2=\"{bottom}\" class=\"one\"/>")?;
         let mut marks: Vec<f64> = all.iter().map(|p| p.1).collect();
-        marks.sort_by(f64::total_cmp);
+        marks.sort_unstable_by(f64::total_cmp);
         // Where the marks of two sides would overlap, such as 1000 and 1024, the larger one stays.
         marks = (0..marks.len())
             .filter(|&i| marks.get(i + 1).is_none_or(|next| *next > 1.2 * marks[i]))

@@ -155,7 +155,7 @@ impl Step {
         let count = (4.0 * budget_ns / SAMPLES as f64 / one.max(1.0)).clamp(1.0, 1000.0) as u64;
         let samples = if one > 4.0 * budget_ns { 1 } else { SAMPLES };
         let mut times = (0..samples).map(|_| Ok(self.replays(count)? / count as f64)).collect::<Result<Vec<f64>>>()?;
-        times.sort_by(f64::total_cmp);
+        times.sort_unstable_by(f64::total_cmp);
         let (fastest_ns, slowest_ns) = (times[0], times[times.len() - 1]);
         Ok(Timing { median_ns: times[times.len() / 2], fastest_ns, slowest_ns, clock: Clock::Host })
     }

@@ -266,7 +266,7 @@ fn listed(folder: &Path, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
         .map(|entry| entry.path())
         .filter(|p| p.file_name().is_some_and(|n| wanted(&n.to_string_lossy())))
         .collect();
-    files.sort();
+    files.sort_unstable();
     files
 }
 

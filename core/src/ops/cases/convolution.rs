@@ -61,11 +61,14 @@ impl<'a> Windows<'a> {
     }
 }
 
+/// Windows over an x [batch, spatial..., channels] with so many filters.
+type Of<'a> = (Windows<'a>, &'a [u64], u64);
+
 /// The three operations of one geometry, on dense operands.
 #[inline(never)]
-fn all_three(geometry: &Result<Geometry>, dtype: DType) -> [Result<crate::Op>; 3] {
+fn all_three((windows, x, filters): Of, dtype: DType) -> [Result<crate::Op>; 3] {
     let made = || {
-        let geometry = geometry.clone()?;
+        let geometry = windows.geometry(x, filters)?;
         let [x, w, y] = [geometry.input_shape()?, geometry.weights_shape()?, geometry.output_shape()?];
         let [x_spec, w_spec, y_spec] = [x, w, y].map(|shape| dense(dtype, shape));
         let to = |shape: Shape| output(dtype, shape.dims());
@@ -81,17 +84,17 @@ fn all_three(geometry: &Result<Geometry>, dtype: DType) -> [Result<crate::Op>; 3
 }
 
 #[inline(never)]
-fn push(cases: &mut Vec<Case>, geometry: &Result<Geometry>, dtype: DType, values: [Values; 2]) {
-    for op in all_three(geometry, dtype) {
+fn push(cases: &mut Vec<Case>, of: Of, dtype: DType, values: [Values; 2]) {
+    for op in all_three(of, dtype) {
         add(cases, FAMILY, op, &values);
     }
 }
 
 /// Small integers, whose sums are exact.
 #[inline(never)]
-fn exact(cases: &mut Vec<Case>, geometry: &Result<Geometry>, dtype: DType) {
+fn exact(cases: &mut Vec<Case>, of: Of, dtype: DType) {
     let mut made = Vec::new();
-    push(&mut made, geometry, dtype, [SMALL; 2]);
+    push(&mut made, of, dtype, [SMALL; 2]);
     cases.extend(made.into_iter().map(Case::exact));
 }
 
@@ -120,8 +123,8 @@ fn dtypes(cases: &mut Vec<Case>) {
             ([2, 7, 5, 6], 4, three.groups(2)),
             ([2, 5, 3, 7], 9, windows(&[1, 1])),
         ] {
-            push(cases, &windows.geometry(&x, filters), dtype, [ONE; 2]);
-            exact(cases, &windows.geometry(&x, filters), dtype);
+            push(cases, (windows, &x, filters), dtype, [ONE; 2]);
+            exact(cases, (windows, &x, filters), dtype);
         }
     }
 }
@@ -159,7 +162,7 @@ fn products(cases: &mut Vec<Case>) {
 
 /// What training has met, in exact f32.
 fn edges(cases: &mut Vec<Case>) {
-    let mut of = |windows: Windows, x: &[u64], filters: u64| exact(cases, &windows.geometry(x, filters), DType::F32);
+    let mut of = |windows: Windows, x: &[u64], filters: u64| exact(cases, (windows, x, filters), DType::F32);
     // Every remainder of the input that windows leave unread; kernels smaller than, as large as and larger than the stride.
     for stride in 1..=4 {
         for extra in 0..stride {
@@ -198,8 +201,8 @@ fn edges(cases: &mut Vec<Case>) {
         of(windows(&[3]).padding(&[[1, 1]]), &[2, length, 3], 5);
     }
     let cube = windows(&[2, 3, 3]);
-    of(cube.clone().padding(&[[1, 0], [1, 1], [0, 2]]).stride(&[1, 2, 1]), &[2, 4, 5, 6, 3], 4);
-    of(cube.clone().dilation(&[2, 1, 2]).groups(3), &[1, 5, 4, 6, 3], 6);
+    of(cube.padding(&[[1, 0], [1, 1], [0, 2]]).stride(&[1, 2, 1]), &[2, 4, 5, 6, 3], 4);
+    of(cube.dilation(&[2, 1, 2]).groups(3), &[1, 5, 4, 6, 3], 6);
     of(windows(&[1, 1, 1]), &[2, 2, 3, 2, 5], 4);
     // Nothing: no image, no channel, no filter.
     for (x, filters) in [([0, 5, 4, 3], 2), ([2, 5, 4, 0], 2), ([2, 5, 4, 3], 0)] {
@@ -213,22 +216,22 @@ fn sizes(level: Level, cases: &mut Vec<Case>) {
     let three = || windows(&[3, 3]).padding(&[[1, 1]]);
     for edge in level.list(&[1, 15, 17, 31, 33, 63, 65], &[16, 32, 64, 127, 129]) {
         for (x, filters) in [([1, 4, 5, edge], 7), ([1, 4, 5, 7], edge), ([1, 1, edge, 5], 3)] {
-            exact(cases, &three().geometry(&x, filters), DType::F32);
+            exact(cases, (three(), &x, filters), DType::F32);
         }
     }
     for dtype in [DType::F32, DType::BF16] {
         // Long sums of taps and channels, then of pixels.
-        push(cases, &three().geometry(&[1, 4, 4, 700], 5), dtype, [ONE; 2]);
-        push(cases, &three().geometry(&[2, 40, 33, 3], 4), dtype, [ONE; 2]);
-        push(cases, &three().groups(5).geometry(&[2, 40, 33, 5], 5), dtype, [ONE; 2]);
+        push(cases, (three(), &[1, 4, 4, 700], 5), dtype, [ONE; 2]);
+        push(cases, (three(), &[2, 40, 33, 3], 4), dtype, [ONE; 2]);
+        push(cases, (three().groups(5), &[2, 40, 33, 5], 5), dtype, [ONE; 2]);
     }
     // More rounds of loops than some drivers allow.
-    exact(cases, &windows(&[3]).geometry(&[1, 3, 25_000], 2), DType::F32);
-    exact(cases, &windows(&[3]).padding(&[[1, 1]]).geometry(&[2, 40_000, 1], 2), DType::F32);
+    exact(cases, (windows(&[3]), &[1, 3, 25_000], 2), DType::F32);
+    exact(cases, (windows(&[3]).padding(&[[1, 1]]), &[2, 40_000, 1], 2), DType::F32);
     if level == Level::Full {
         for x in [[2, 28, 28, 64], [3, 14, 13, 96]] {
-            push(cases, &three().geometry(&x, 64), DType::F32, [ONE; 2]);
-            push(cases, &three().stride(&[2]).geometry(&x, 128), DType::F16, [ONE; 2]);
+            push(cases, (three(), &x, 64), DType::F32, [ONE; 2]);
+            push(cases, (three().stride(&[2]), &x, 128), DType::F16, [ONE; 2]);
         }
     }
 }
@@ -255,20 +258,20 @@ fn whole_vectors(cases: &mut Vec<Case>) {
         (three(), &[1, 5, 4, 36], 8),
     ];
     for (windows, x, filters) in shapes {
-        push(cases, &windows.geometry(&x, filters), DType::F16, [ONE; 2]);
+        push(cases, (windows, x, filters), DType::F16, [ONE; 2]);
     }
-    push(cases, &three().geometry(&[2, 7, 6, 8], 16), DType::BF16, [ONE; 2]);
-    push(cases, &three().stride(&[2]).geometry(&[2, 9, 8, 24], 8), DType::BF16, [ONE; 2]);
-    exact(cases, &three().geometry(&[2, 6, 7, 8], 8), DType::F16);
-    exact(cases, &three().stride(&[2]).geometry(&[2, 6, 7, 8], 8), DType::F16);
+    push(cases, (three(), &[2, 7, 6, 8], 16), DType::BF16, [ONE; 2]);
+    push(cases, (three().stride(&[2]), &[2, 9, 8, 24], 8), DType::BF16, [ONE; 2]);
+    exact(cases, (three(), &[2, 6, 7, 8], 8), DType::F16);
+    exact(cases, (three().stride(&[2]), &[2, 6, 7, 8], 8), DType::F16);
     // What is not finite shows where it is a term. Zeros of taps' and channels' ends are none.
     for plant in [Plant::Nan, Plant::Inf] {
         for at in [Where::First, Where::Last] {
-            push(cases, &three().geometry(&[2, 5, 6, 8], 8), DType::F16, [Values::Planted(plant, at), ONE]);
+            push(cases, (three(), &[2, 5, 6, 8], 8), DType::F16, [Values::Planted(plant, at), ONE]);
         }
         // An odd window of a stride of two, between whose rows and the next one's there is nothing.
-        let odd = three().stride(&[2]).geometry(&[1, 8, 7, 3], 8);
-        push(cases, &odd, DType::F16, [Values::Planted(plant, Where::Middle), ONE]);
+        let odd = (three().stride(&[2]), &[1, 8, 7, 3][..], 8);
+        push(cases, odd, DType::F16, [Values::Planted(plant, Where::Middle), ONE]);
     }
     for parts in [[true, false], [true, true]] {
         let made = || {
@@ -285,10 +288,10 @@ fn whole_vectors(cases: &mut Vec<Case>) {
 
 /// A filter for each channel, four channels at a time: blocks of channels that are not whole, rows that are no whole runs of pixels.
 fn depthwise(cases: &mut Vec<Case>) {
-    let of = |windows: &Windows, x: &[u64]| {
+    fn of<'a>(windows: Windows<'a>, x: &'a [u64]) -> Of<'a> {
         let channels = x.last().copied().unwrap_or(0);
-        windows.groups(channels).geometry(x, channels)
-    };
+        (windows.groups(channels), x, channels)
+    }
     let three = || windows(&[3, 3]).padding(&[[1, 1]]);
     let every_dtype = [
         (three(), &[2, 3, 14, 4][..]),
@@ -296,7 +299,7 @@ fn depthwise(cases: &mut Vec<Case>) {
         (three().stride(&[3, 2]).padding(&[[1, 0], [2, 1]]), &[1, 5, 7, 12]),
     ];
     for dtype in DTYPES {
-        every_dtype.iter().for_each(|(windows, x)| push(cases, &of(windows, x), dtype, [ONE; 2]));
+        every_dtype.iter().for_each(|(windows, x)| push(cases, of(*windows, x), dtype, [ONE; 2]));
     }
     for (windows, x) in [
         (windows(&[5]).padding(&[[4, 1]]), &[2, 9, 260][..]),
@@ -318,18 +321,18 @@ fn depthwise(cases: &mut Vec<Case>) {
         (windows(&[10, 2]).padding(&[[5, 5], [0, 1]]), &[1, 4, 5, 4]),
         (three(), &[0, 5, 4, 4]),
     ] {
-        exact(cases, &of(&windows, &x), DType::F32);
+        exact(cases, of(windows, x), DType::F32);
     }
     for stride in 1..=3 {
         for extra in 0..stride {
-            exact(cases, &of(&windows(&[3]).stride(&[stride]), &[1, 3 + 3 * stride + extra, 4]), DType::F32);
+            exact(cases, of(windows(&[3]).stride(&[stride]), &[1, 3 + 3 * stride + extra, 4]), DType::F32);
         }
     }
     // Several slabs of pixels; several runs an invocation.
     for dtype in [DType::F32, DType::F16] {
-        push(cases, &of(&three(), &[1, 40, 33, 36]), dtype, [ONE; 2]);
+        push(cases, of(three(), &[1, 40, 33, 36]), dtype, [ONE; 2]);
     }
-    let [forward, ..] = all_three(&of(&windows(&[1]).padding(&[[1, 0]]), &[2, 512, 512]), DType::F32);
+    let [forward, ..] = all_three(of(windows(&[1]).padding(&[[1, 0]]), &[2, 512, 512]), DType::F32);
     add(cases, FAMILY, forward, &[SMALL; 2]);
     // Pixels of more channels, forwards and backwards; those that do not begin at a multiple of four elements.
     for (dtype, pitch, first, step) in
@@ -343,7 +346,7 @@ fn depthwise(cases: &mut Vec<Case>) {
             Ok(TensorSpec::new(dtype, layout))
         };
         let made = || {
-            let geometry = of(&three(), &[2, 3, 5, 4])?;
+            let geometry = three().groups(4).geometry(&[2, 3, 5, 4], 4)?;
             let [x, w, y] = [geometry.input_shape()?, geometry.weights_shape()?, geometry.output_shape()?];
             let (x, y, w) = (view(x)?, view(y)?, dense(dtype, w));
             let bias = Some(dense(dtype, Shape::new(&[4])?));
@@ -362,7 +365,7 @@ fn depthwise(cases: &mut Vec<Case>) {
         }
     }
     let both_ends = |dtype: DType| {
-        let geometry = of(&three().stride(&[1, 2]), &[2, 4, 5, 12])?;
+        let geometry = three().stride(&[1, 2]).groups(12).geometry(&[2, 4, 5, 12], 12)?;
         let [x, w, y] = [geometry.input_shape()?, geometry.weights_shape()?, geometry.output_shape()?];
         let plain = Convolution::of(geometry, dense(dtype, x), dense(dtype, w))?;
         let bias = Some(dense(dtype, Shape::new(&[12])?));
@@ -372,28 +375,29 @@ fn depthwise(cases: &mut Vec<Case>) {
     // What is not finite meets pixels behind the end of a run, and padding.
     for plant in [Plant::Nan, Plant::Inf] {
         for at in [Where::First, Where::Last, Where::Middle] {
-            push(cases, &of(&three(), &[1, 3, 5, 4]), DType::F32, [Values::Planted(plant, at), ONE]);
-            push(cases, &of(&three().stride(&[2]), &[1, 5, 6, 4]), DType::F32, [ONE, Values::Planted(plant, at)]);
+            push(cases, of(three(), &[1, 3, 5, 4]), DType::F32, [Values::Planted(plant, at), ONE]);
+            push(cases, of(three().stride(&[2]), &[1, 5, 6, 4]), DType::F32, [ONE, Values::Planted(plant, at)]);
         }
     }
 }
 
 /// Few channels in one group, enough pixels for tiles: tiles that reach beyond an image, windows of every kind, filters that fill no block.
 fn few_channels(cases: &mut Vec<Case>) {
-    let both = |cases: &mut Vec<Case>, windows: &Windows, x: &[u64], filters: u64, dtype: DType, exact: bool| {
-        let [forward, _, weights] = all_three(&windows.geometry(x, filters), dtype);
+    #[inline(never)]
+    fn both(cases: &mut Vec<Case>, of: Of, dtype: DType, exact: bool) {
+        let [forward, _, weights] = all_three(of, dtype);
         let mut made = Vec::new();
         for op in [forward, weights] {
             add(&mut made, FAMILY, op, &if exact { [SMALL; 2] } else { [ONE; 2] });
         }
         cases.extend(made.into_iter().map(|case| if exact { case.exact() } else { case }));
-    };
+    }
     let seven = || windows(&[7, 7]).stride(&[2]).padding(&[[3, 3]]);
     let three = || windows(&[3, 3]).padding(&[[1, 1]]);
     for dtype in DTYPES {
-        both(cases, &seven(), &[1, 33, 41, 3], 64, dtype, false);
-        both(cases, &three().stride(&[2, 1]), &[3, 19, 13, 2], 5, dtype, false);
-        both(cases, &windows(&[5]).padding(&[[4, 1]]), &[3, 75, 5], 12, dtype, false);
+        both(cases, (seven(), &[1, 33, 41, 3], 64), dtype, false);
+        both(cases, (three().stride(&[2, 1]), &[3, 19, 13, 2], 5), dtype, false);
+        both(cases, (windows(&[5]).padding(&[[4, 1]]), &[3, 75, 5], 12), dtype, false);
     }
     for (windows, x, filters) in [
         // Blocks of 8, 16, 32 and 64 filters, filled and not, and several of them.
@@ -432,21 +436,21 @@ fn few_channels(cases: &mut Vec<Case>) {
         (windows(&[1, 400]), &[1, 1, 700, 3], 8),
         (windows(&[90, 1]), &[1, 200, 9, 3], 8),
     ] {
-        both(cases, &windows, &x, filters, DType::F32, true);
+        both(cases, (windows, x, filters), DType::F32, true);
     }
     // Sums of 16-bit floats of lines that are no whole vectors, and their gradients.
     for dtype in [DType::F16, DType::BF16] {
-        push(cases, &seven().geometry(&[2, 21, 19, 3], 16), dtype, [ONE; 2]);
-        push(cases, &three().stride(&[2, 1]).geometry(&[1, 13, 12, 12], 24), dtype, [ONE; 2]);
-        push(cases, &windows(&[5, 3]).padding(&[[2, 2], [0, 3]]).geometry(&[1, 10, 11, 5], 8), dtype, [ONE; 2]);
+        push(cases, (seven(), &[2, 21, 19, 3], 16), dtype, [ONE; 2]);
+        push(cases, (three().stride(&[2, 1]), &[1, 13, 12, 12], 24), dtype, [ONE; 2]);
+        push(cases, (windows(&[5, 3]).padding(&[[2, 2], [0, 3]]), &[1, 10, 11, 5], 8), dtype, [ONE; 2]);
     }
-    push(cases, &windows(&[13]).padding(&[[6, 6]]).geometry(&[2, 70, 5], 8), DType::F16, [ONE; 2]);
-    push(cases, &windows(&[2, 3, 3]).geometry(&[1, 4, 9, 8, 10], 8), DType::F16, [ONE; 2]);
-    exact(cases, &seven().geometry(&[1, 21, 22, 3], 8), DType::F16);
+    push(cases, (windows(&[13]).padding(&[[6, 6]]), &[2, 70, 5], 8), DType::F16, [ONE; 2]);
+    push(cases, (windows(&[2, 3, 3]), &[1, 4, 9, 8, 10], 8), DType::F16, [ONE; 2]);
+    exact(cases, (seven(), &[1, 21, 22, 3], 8), DType::F16);
     for plant in [Plant::Nan, Plant::Inf] {
         for at in [Where::First, Where::Last, Where::Middle] {
-            push(cases, &seven().geometry(&[1, 25, 24, 3], 8), DType::F16, [Values::Planted(plant, at), ONE]);
-            push(cases, &three().geometry(&[1, 12, 13, 3], 8), DType::F32, [ONE, Values::Planted(plant, at)]);
+            push(cases, (seven(), &[1, 25, 24, 3], 8), DType::F16, [Values::Planted(plant, at), ONE]);
+            push(cases, (three(), &[1, 12, 13, 3], 8), DType::F32, [ONE, Values::Planted(plant, at)]);
         }
     }
     // Everything that may follow, filters in fours and not; pixels of more channels that begin anywhere, backwards and forwards.
@@ -544,16 +548,16 @@ fn epilogues(cases: &mut Vec<Case>) {
 /// What is not finite shows in what it is a term of, and nowhere else but where it meets padding.
 fn special(cases: &mut Vec<Case>) {
     for windows in [windows(&[3, 3]).padding(&[[1, 1]]), windows(&[2, 3]).stride(&[2]).groups(3)] {
-        let geometry = windows.geometry(&[2, 5, 6, 3], 6);
+        let of = (windows, &[2, 5, 6, 3][..], 6);
         for plant in [Plant::Nan, Plant::Inf] {
             for at in [Where::First, Where::Last, Where::Middle] {
-                push(cases, &geometry, DType::F32, [Values::Planted(plant, at), ONE]);
-                push(cases, &geometry, DType::F16, [ONE, Values::Planted(plant, at)]);
+                push(cases, of, DType::F32, [Values::Planted(plant, at), ONE]);
+                push(cases, of, DType::F16, [ONE, Values::Planted(plant, at)]);
             }
         }
     }
     // Half precision overflows when stored, not on the way.
-    push(cases, &windows(&[3, 3]).geometry(&[1, 4, 5, 30], 4), DType::F16, [Values::Constant(60.0); 2]);
+    push(cases, (windows(&[3, 3]), &[1, 4, 5, 30], 4), DType::F16, [Values::Constant(60.0); 2]);
 }
 
 /// Named `conv KIND DTYPE shape`: shapes of ResNet-50 and of a network of depthwise convolutions.
@@ -574,7 +578,7 @@ pub(crate) fn benches(size: BenchSize) -> Vec<BenchCase> {
         for (name, windows, image, filters) in &shapes {
             let x = [&[batch][..], image].concat();
             let kinds = ["forward", "input", "weights"];
-            for (kind, op) in kinds.into_iter().zip(all_three(&windows.geometry(&x, *filters), dtype)) {
+            for (kind, op) in kinds.into_iter().zip(all_three((*windows, &x, *filters), dtype)) {
                 let Ok(op) = op else { continue };
                 let name = format!("conv {kind} {dtype} {name} n{batch}");
                 let metric = if windows.groups > 1 { Metric::Bytes } else { Metric::Flops };

@@ -101,7 +101,7 @@ impl Files for Disk {
     fn list(&self, path: &str) -> Vec<String> {
         let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
         let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-        names.sort();
+        names.sort_unstable();
         names
     }
 
