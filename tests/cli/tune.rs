@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde_json::json;
+
 use super::{ended, program, text};
 
 /// Runs `polywarp tune ARGS` with its answers in `cache`; exit code, output, error.
@@ -37,6 +39,7 @@ impl Drop for Folder {
     }
 }
 
+/// As earlier versions wrote it.
 const TABLE: &str = r#"{"format": "polywarp tuning table", "version": 1, "answers": [
 {"device":"Card","api":"cuda","driver":"1","kernels":"k","key":"matmul x","winner":"tiled","complete":true,
  "times":[{"candidate":"tiled","ns":1000.0},{"candidate":"split","ns":1500.0}]}
@@ -53,13 +56,14 @@ fn tables_are_merged_listed_exported_and_forgotten() {
     assert_eq!(code, Some(0));
     assert!(said.contains("Card (cuda, 1)\n  matmul x: tiled 1.0 us, the next +50 % (2 timed)"), "{said}");
     let exported: serde_json::Value = serde_json::from_str(&fs::read_to_string(&out).unwrap()).unwrap();
-    assert_eq!(exported["answers"][0]["winner"], "tiled");
-    assert_eq!(exported["answers"][0]["times"].as_array().unwrap().len(), 2);
+    let exported = &exported["devices"][0];
+    assert_eq!((&exported["device"], &exported["answers"][0]["winner"]), (&json!("Card"), &json!("tiled")));
+    assert_eq!(exported["answers"][0]["times"], json!([["tiled", 1000.0], ["split", 1500.0]]));
     let (code, said, _) = tune(&folder.0, &["--list", "--export", &out, "--winners"]);
     assert!(code == Some(0) && said.ends_with(&format!("1 answers written to {out}\n")), "{said}");
     let winners: serde_json::Value = serde_json::from_str(&fs::read_to_string(&out).unwrap()).unwrap();
-    assert_eq!(winners["answers"][0]["times"], serde_json::json!([{"candidate": "tiled", "ns": 1000.0}]));
-    assert_eq!(winners["answers"][0]["key"], exported["answers"][0]["key"]);
+    let winner = json!({"key": exported["answers"][0]["key"], "winner": "tiled", "ns": 1000.0});
+    assert_eq!(winners["devices"][0]["answers"], json!([winner]));
     // What says less of an answer does not take its place; alone it is one.
     let (_, said, _) = tune(&folder.0, &["--merge", &out]);
     assert_eq!(said, "0 of 1 answers taken\n");
@@ -119,7 +123,7 @@ fn table_goes_to_standard_output_alone() {
     let (code, said, error) = tune(&folder.0, &["--list", "--export", "-"]);
     assert_eq!(code, Some(0), "{error}");
     let exported: serde_json::Value = serde_json::from_str(&said).unwrap();
-    assert_eq!(exported["answers"][0]["winner"], "tiled");
+    assert_eq!(exported["devices"][0]["answers"][0]["winner"], "tiled");
     assert!(error.contains("matmul x: tiled"), "{error}");
 }
 
@@ -207,7 +211,7 @@ fn tuning_that_is_not_kept_is_warned_of() {
     assert!(error.starts_with("warning: what is found is not kept: POLYWARP_CACHE is off\n"), "{error}");
     assert!(error.contains("f32 nn 96x64x32 highest: "), "{error}");
     let exported: serde_json::Value = serde_json::from_str(&said).unwrap();
-    assert_eq!(exported["answers"].as_array().unwrap().len(), 1);
+    assert_eq!(exported["devices"][0]["answers"].as_array().unwrap().len(), 1);
     let (code, _, error) = tune(&folder.0, &args);
     assert!(code == Some(0) && !error.contains("warning: "), "{error}");
 }
@@ -224,5 +228,5 @@ fn a_device_is_tuned_and_remembers() {
     let (_, listed, _) = tune(&folder.0, &["--list"]);
     assert!(listed.contains("1 answers, 0 kernels in quarantine"), "{listed}");
     let exported: serde_json::Value = serde_json::from_str(&fs::read_to_string(&out).unwrap()).unwrap();
-    assert_eq!(exported["answers"].as_array().unwrap().len(), 1);
+    assert_eq!(exported["devices"][0]["answers"].as_array().unwrap().len(), 1);
 }
