@@ -1,7 +1,7 @@
 //! The program to hand out: profile `dist`, in which functions of the same machine code are one, and no larger than promised.
 //!
 //! Loops over f16 and bf16, or i32 and u32, often compile to the same instructions under two names. The linker that Rust brings for
-//! x86-64 Linux keeps one of them (`--icf`): a fifteenth of the program. Rust promises functions no addresses of their own.
+//! x86-64 Linux keeps one of them (`--icf`). Rust promises functions no addresses of their own.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,8 +1,10 @@
-//! Checks the profile of the tests: no crate of the workspace that it optimises depends on one that it does not.
+//! Checks the profiles: no crate of the workspace that tests optimise depends on one that they do not, and what computes arrays is not
+//! compiled for size.
 //!
 //! At `opt-level` 0 and 1 crates share what they make of generic functions, and the first in the order of dependencies makes it. A single
 //! crate of numbers that nobody used, compiled at `opt-level` 0, once gave `polywarp-core` ranges and iterators that were not inlined: its
-//! tests took a quarter longer, and its compilation a fifth.
+//! tests took a quarter longer, and its compilation a fifth. Compiled for size, loops are not vectorised; what is linked last, the package
+//! `polywarp`, says so for all crates of the program: for a day its loops took two to nine times as long.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -17,15 +19,34 @@ pub fn check() -> Result {
     let manifest = fs::read_to_string("Cargo.toml").map_err(|e| format!("Cargo.toml: {e}"))?;
     let said = Cmd::new("cargo metadata --locked --format-version 1").output()?;
     let metadata = serde_json::from_str(&said).map_err(|e| format!("cargo metadata: {e}"))?;
-    let wrong = wrong(&unoptimised(&manifest), &metadata);
+    let mut wrong = wrong(&unoptimised(&manifest), &metadata);
+    wrong.extend(small_loops(&manifest));
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
 }
 
 /// The packages with `opt-level = 0` in the profile of tests.
 fn unoptimised(manifest: &str) -> HashSet<&str> {
-    let tables = manifest.split("\n[profile.dev.package.").skip(1);
-    let is_slow = |table: &&str| table.lines().take_while(|line| !line.is_empty()).any(|line| line == "opt-level = 0");
-    tables.filter(is_slow).filter_map(|table| table.split(']').next()).collect()
+    packages(manifest, "dev", &["opt-level = 0"]).collect()
+}
+
+/// The packages that have one of `lines` in a profile.
+fn packages<'a>(manifest: &'a str, profile: &str, lines: &'a [&str]) -> impl Iterator<Item = &'a str> {
+    let tables: Vec<&str> = manifest.split(&format!("\n[profile.{profile}.package.")).skip(1).collect();
+    let has = |table: &&str| table.lines().take_while(|line| !line.is_empty()).any(|line| lines.contains(&line));
+    tables.into_iter().filter(has).filter_map(|table| table.split(']').next())
+}
+
+/// What computes arrays on the CPU, or says how that is optimised; of `gemm` all parts.
+const LOOPS: [&str; 6] = ["polywarp", "polywarp-core", "pulp", "half", "libm", "gemm"];
+
+/// A line for each of those that the program to hand out compiles for size.
+fn small_loops(manifest: &str) -> Vec<String> {
+    let is_loop = |name: &&str| LOOPS.iter().any(|of| name == of) || name.starts_with("gemm-");
+    let found = packages(manifest, "dist", &["opt-level = \"s\"", "opt-level = \"z\""]).filter(is_loop);
+    let say = |name: &str| {
+        format!("{name} computes arrays and is compiled for size: take its opt-level out of Cargo.toml's profile dist")
+    };
+    found.map(say).collect()
 }
 
 /// A line for each optimised member of the workspace that depends on one of `slow`, its tests included.
@@ -73,6 +94,15 @@ mod tests {
         let manifest = "[profile.dev]\nopt-level = 0\n\n# why\n[profile.dev.package.a]\nopt-level = 0\n[profile.dev.package.b]\n\
             opt-level = 3\n\n[profile.dev.package.c]\ncodegen-units = 1\nopt-level = 0\n";
         assert_eq!(unoptimised(manifest), HashSet::from(["a", "c"]));
+    }
+
+    #[test]
+    fn loops_over_arrays_are_not_compiled_for_size() {
+        let manifest = "[profile.dist]\nlto = \"fat\"\n\n[profile.dist.package.naga]\nopt-level = \"s\"\n[profile.dist.package.gemm-f32]\n\
+            opt-level = \"z\"\n[profile.dist.package.pulp]\nopt-level = 2\n[profile.dist.package.polywarp]\nstrip = \"symbols\"\nopt-level = \"s\"\n";
+        let found = small_loops(manifest);
+        let named: Vec<&str> = found.iter().filter_map(|line| line.split(' ').next()).collect();
+        assert_eq!(named, ["gemm-f32", "polywarp"]);
     }
 
     #[test]
