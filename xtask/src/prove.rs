@@ -52,8 +52,10 @@ fn handed_out(run: &mut Run) -> Result {
     let mut program = None;
     run.step("the program to hand out", |_| dist::build().map(|built| program = Some(built)))?;
     let Some(program) = program else { return Ok(()) };
-    run.step("the program to hand out: check", |_| {
-        Cmd::new("").program(&program).args(["check", "--device", "cpu"]).run()
+    run.step("the program to hand out: check", |counts| {
+        let outcome = Cmd::new("").program(&program).args(["check", "--device", "cpu"]).run();
+        counts.add(Counts::of_one(outcome.is_ok()));
+        outcome
     })
 }
 
