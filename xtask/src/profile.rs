@@ -4,7 +4,7 @@
 //! At `opt-level` 0 and 1 crates share what they make of generic functions, and the first in the order of dependencies makes it. A single
 //! crate of numbers that nobody used, compiled at `opt-level` 0, once gave `polywarp-core` ranges and iterators that were not inlined: its
 //! tests took a quarter longer, and its compilation a fifth. Compiled for size, loops are not vectorised; what is linked last, the package
-//! `polywarp`, says so for all crates of the program: for a day its loops took two to nine times as long.
+//! `polywarp`, says so for all crates of the program, whose loops then take two to nine times as long.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
