@@ -29,6 +29,7 @@ pub fn build() -> Result<PathBuf> {
     if HAS_OWN_LINKER {
         build = build.args(["--", "-C", "link-arg=-Wl,--icf=all"]);
     }
+    println!("{build}\nsome six minutes, without a word of cargo's until it ends");
     let built = executables(&build.output()?, "bin")?;
     let [(_, program)] = &built[..] else { return Err(format!("cargo built {} programs, not one", built.len())) };
     let bytes = fs::metadata(program).map_err(|e| format!("{}: {e}", program.display()))?.len();

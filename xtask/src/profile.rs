@@ -36,13 +36,16 @@ fn packages<'a>(manifest: &'a str, profile: &str, lines: &'a [&str]) -> impl Ite
     tables.into_iter().filter(has).filter_map(|table| table.split(']').next())
 }
 
-/// What computes arrays on the CPU, or says how that is optimised; of `gemm` all parts.
-const LOOPS: [&str; 6] = ["polywarp", "polywarp-core", "pulp", "half", "libm", "gemm"];
+/// What computes arrays on the CPU, or says how that is optimised; of `gemm` all parts, and packages that no other table names.
+const LOOPS: [&str; 7] = ["polywarp", "polywarp-core", "pulp", "half", "libm", "gemm", "\"*\""];
 
-/// A line for each of those that the program to hand out compiles for size.
+/// A line for each of those that the program to hand out compiles for size, and for the whole profile where it does.
 fn small_loops(manifest: &str) -> Vec<String> {
+    const FOR_SIZE: [&str; 2] = ["opt-level = \"s\"", "opt-level = \"z\""];
     let is_loop = |name: &&str| LOOPS.iter().any(|of| name == of) || name.starts_with("gemm-");
-    let found = packages(manifest, "dist", &["opt-level = \"s\"", "opt-level = \"z\""]).filter(is_loop);
+    let whole = manifest.split("\n[profile.dist]\n").nth(1).unwrap_or_default();
+    let is_small = whole.lines().take_while(|line| !line.starts_with('[')).any(|line| FOR_SIZE.contains(&line));
+    let found = packages(manifest, "dist", &FOR_SIZE).filter(is_loop).chain(is_small.then_some("everything"));
     let say = |name: &str| {
         format!("{name} computes arrays and is compiled for size: take its opt-level out of Cargo.toml's profile dist")
     };
@@ -103,6 +106,8 @@ mod tests {
         let found = small_loops(manifest);
         let named: Vec<&str> = found.iter().filter_map(|line| line.split(' ').next()).collect();
         assert_eq!(named, ["gemm-f32", "polywarp"]);
+        let whole = "[a]\n\n[profile.dist]\nlto = \"fat\"\nopt-level = \"s\"\n\n[profile.dist.package.\"*\"]\nopt-level = \"z\"\n";
+        assert_eq!(small_loops(whole).len(), 2);
     }
 
     #[test]
