@@ -229,8 +229,8 @@ impl Table {
         Ok(table)
     }
 
-    /// The same answers, each with its winner's time alone, in whole nanoseconds: all that choosing reads, and a fifth of the
-    /// bytes.
+    /// The same answers, each with its winner's time alone, in whole nanoseconds: all that choosing reads, and the
+    /// smaller part of the bytes.
     pub fn winners(&self) -> Table {
         let mut table = self.clone();
         for answer in table.answers.values_mut() {

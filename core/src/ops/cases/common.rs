@@ -1,7 +1,7 @@
 //! What cases of several families share: sizes at the edges of vectors, subgroups, workgroups and grids, and programs to run.
 //!
 //! What makes an operation for a case, and what adds one, is not inlined, here and in the files of families that have many: at a
-//! thousand calls it was half a megabyte of every program.
+//! thousand calls it was a third of a megabyte of every program.
 
 use crate::ops::Map;
 use crate::{Expr, Op, Program, Result, TensorSpec};

@@ -61,7 +61,7 @@ impl<'a> Windows<'a> {
     }
 }
 
-/// Windows over an x [batch, spatial..., channels] with so many filters.
+/// Windows, the shape [batch, spatial..., channels] of x, and the number of filters.
 type Of<'a> = (Windows<'a>, &'a [u64], u64);
 
 /// The three operations of one geometry, on dense operands.
